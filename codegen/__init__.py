@@ -1,0 +1,1 @@
+"""Which kernels exist, and how they are written out. Never imports the ckdisp runtime."""

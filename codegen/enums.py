@@ -1,0 +1,116 @@
+"""The enumerations of kernel keys: one list of values, seen by Python, C++, names and JSON.
+
+The position of a value is its code in columns and in the C++ enum, so append new values at the
+end of a list: reordering changes the schema hash and with it the ABI of every built library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .arch import arch_names
+from .errors import InvalidKey, suggest
+
+
+_CPP_KEYWORDS = frozenset(("auto", "default"))
+
+
+def token(value: str) -> str:
+    """The spelling of ``value`` inside a kernel name: lower-case letters and digits only."""
+    return "".join(ch for ch in value.lower() if ch.isalnum())
+
+
+@dataclass(frozen=True)
+class Enum:
+    """A closed list of names. ``cpp`` is the C++ enum class, ``doc`` one line for the docs."""
+
+    cpp: str
+    values: tuple[str, ...]
+    doc: str
+    _codes: dict[str, int] = field(init=False, repr=False, compare=False)
+    _tokens: dict[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_codes", {v: i for i, v in enumerate(self.values)})
+        object.__setattr__(self, "_tokens", {token(v): v for v in self.values})
+        if len(self._codes) != len(self.values) or len(self._tokens) != len(self.values):
+            raise ValueError(f"enum {self.cpp}: two values share a name or a token")
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._codes
+
+    def code(self, value: str, what: str = "value") -> int:
+        """The integer code of ``value``; :class:`InvalidKey` names the known values otherwise."""
+        try:
+            return self._codes[value]
+        except (KeyError, TypeError):
+            raise InvalidKey(unknown(what, value, self.values)) from None
+
+    def from_token(self, text: str, what: str = "value") -> str:
+        """The value whose name token is ``text``."""
+        try:
+            return self._tokens[text]
+        except KeyError:
+            raise InvalidKey(unknown(what, text, tuple(self._tokens))) from None
+
+    def enumerator(self, value: str) -> str:
+        """The C++ enumerator: ``gemm.multi_d`` is ``gemm_multi_d``, ``default`` is ``default_``."""
+        name = "".join(ch if ch.isalnum() else "_" for ch in value)
+        return name + "_" if name in _CPP_KEYWORDS else name
+
+
+def unknown(what: str, value: object, known: Sequence[str]) -> str:
+    """The text of an unknown-name error: what was given, the nearest name, the known ones."""
+    return f"unknown {what} {value!r}{suggest(value, known)}; known: {', '.join(known)}"
+
+
+FAMILY = Enum("Family", ("gemm.standard", "gemm.preshuffle", "gemm.multi_d"), "kind of kernel")
+PROVIDER = Enum("Provider", ("cpu", "ck_tile"), "kernel library behind a key")
+ARCH = Enum("Arch", arch_names(), "GPU architecture or CPU level")
+DTYPE = Enum(
+    "Dtype",
+    ("fp32", "fp16", "bf16", "fp8", "bf8", "int8", "int32"),
+    "element type; fp8 is e4m3, bf8 is e5m2",
+)
+LAYOUT = Enum(
+    "Layout",
+    ("rcr", "rrr", "crr", "ccr"),
+    "storage of A, B, C: r is row-major, c is column-major",
+)
+ORDER = Enum("Order", ("r", "c"), "storage of one matrix: row-major or column-major")
+ELEMENTWISE = Enum(
+    "Elementwise",
+    (
+        "passthrough",
+        "add",
+        "multiply",
+        "multi_d_add",
+        "multi_d_multiply",
+        "relu",
+        "gelu",
+        "fast_gelu",
+        "sigmoid",
+        "tanh",
+        "swish",
+        "hard_swish",
+        "clamp",
+    ),
+    "element-wise operation fused behind the accumulation",
+)
+PIPELINE = Enum(
+    "Pipeline",
+    (
+        "mem",
+        "compv3",
+        "compv4",
+        "compv5",
+        "compv6",
+        "preshufflev2",
+        "packed",
+        "skinny",
+    ),
+    "main loop; packed and skinny are the CPU provider's",
+)
+SCHEDULER = Enum("Scheduler", ("default", "intrawave", "interwave"), "main-loop scheduler")
+EPILOGUE = Enum("Epilogue", ("default", "cshuffle"), "how the C tile leaves registers")

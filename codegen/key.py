@@ -1,0 +1,121 @@
+"""The base of every kernel key: identity, canonical name, JSON form."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar, Self
+
+from .errors import InvalidKey
+from .schema import FieldSpec, canonical, fields_of
+from .enums import FAMILY, token
+
+
+class KernelKey:
+    """Signature + algorithm + arch + provider of one kernel.
+
+    Keys are immutable, hashable and ordered. ``name`` is injective: two different keys never
+    share one, and :func:`ckdisp.parse_name` gives the key back.
+    """
+
+    __slots__ = ()
+    op: ClassVar[str]
+
+    family: str
+    provider: str
+    arch: str
+
+    @property
+    def name(self) -> str:
+        """The canonical name, a valid C identifier: field tokens joined by ``_``."""
+        return "_".join(_tokens(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field as plain JSON values; :meth:`from_dict` is the inverse."""
+        return {
+            f.name: list(v) if f.kind == "ints" else v
+            for f in fields_of(type(self))
+            for v in (getattr(self, f.name),)
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The key with exactly these field values; :class:`InvalidKey` for any other shape."""
+        return cls(**canonical(cls, values))
+
+    @classmethod
+    def from_name(cls, name: str) -> Self:
+        """Parse a canonical name; :class:`InvalidKey` says which part cannot be read."""
+        key = cls(**_parse(cls, name))
+        if key.name != name:
+            raise InvalidKey(f"{name!r} is not a canonical kernel name; did you mean {key.name!r}?")
+        return key
+
+
+def _flag_runs(key_class: type) -> list[tuple[FieldSpec, ...]]:
+    """Fields grouped as name tokens: consecutive flags share one token."""
+    runs: list[tuple[FieldSpec, ...]] = []
+    for spec in fields_of(key_class):
+        if spec.kind == "flag" and runs and runs[-1][0].kind == "flag":
+            runs[-1] = (*runs[-1], spec)
+        else:
+            runs.append((spec,))
+    return runs
+
+
+_runs = functools.cache(_flag_runs)
+
+
+def _tokens(key: KernelKey) -> list[str]:
+    parts: list[str] = []
+    for run in _runs(type(key)):
+        spec = run[0]
+        value = getattr(key, spec.name)
+        if spec.kind == "enum" and spec.enum is FAMILY:
+            op, _, family = value.partition(".")
+            parts += [op, token(family)]
+        elif spec.kind == "enum":
+            parts.append(token(value))
+        elif spec.kind == "flag":
+            parts.append("f" + "".join(f.tag for f in run if getattr(key, f.name)))
+        elif spec.kind == "int":
+            parts.append(f"{spec.tag}{value}")
+        else:
+            parts.append(spec.tag + "x".join(str(v) for v in value))
+    return parts
+
+
+def _parse(key_class: type, name: str) -> dict[str, Any]:
+    op, *texts = name.split("_")
+    runs = _runs(key_class)
+    if len(texts) != len(runs):
+        raise InvalidKey(
+            f"{name!r} is not a kernel name of {op}: it has {len(texts) + 1} parts, "
+            f"not {len(runs) + 1}"
+        )
+    values: dict[str, Any] = {}
+    for text, run in zip(texts, runs, strict=True):
+        try:
+            values.update(_parse_run(op, text, run))
+        except InvalidKey as error:
+            raise InvalidKey(f"kernel name {name!r}: {error}") from None
+    return values
+
+
+def _parse_run(op: str, text: str, run: tuple[FieldSpec, ...]) -> dict[str, Any]:
+    spec = run[0]
+    if spec.enum is not None:
+        full = op + text if spec.enum is FAMILY else text
+        return {spec.name: spec.enum.from_token(full, spec.name)}
+    if spec.kind == "flag":
+        letters = set(text[1:])
+        if not text.startswith("f") or not letters <= {f.tag for f in run}:
+            raise InvalidKey(f"cannot read the flags {text!r}")
+        return {f.name: f.tag in letters for f in run}
+    digits = text.removeprefix(spec.tag).split("x")
+    if not text.startswith(spec.tag) or not all(d.isascii() and d.isdigit() for d in digits):
+        raise InvalidKey(f"cannot read {spec.name} from {text!r}")
+    numbers = tuple(int(d) for d in digits)
+    value = spec.validate(numbers if spec.kind == "ints" else numbers[0])
+    if spec.kind == "int" and len(numbers) != 1:
+        raise InvalidKey(f"cannot read {spec.name} from {text!r}")
+    return {spec.name: value}

@@ -1,0 +1,115 @@
+"""What a kernel key is made of: typed fields that say how they look in C++, names and columns.
+
+An op describes its key once, as a frozen dataclass whose fields come from :func:`enum_field`,
+:func:`ints_field`, :func:`int_field` and :func:`flag_field`. Everything else is derived from that:
+the C++ struct, the canonical name, the JSON form and the NumPy columns of a space.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .enums import Enum, unknown
+from .errors import InvalidKey
+
+_META = "ckdisp"
+INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """One field of a key.
+
+    ``kind`` is ``enum``, ``ints``, ``int`` or ``flag``; ``part`` is ``identity``, ``signature``
+    (what is computed) or ``algorithm`` (how). ``tag`` is the letter of the field in names, and
+    ``components`` the suffixes of the columns of an ``ints`` field.
+    """
+
+    kind: str
+    part: str
+    doc: str
+    enum: Enum | None = None
+    tag: str = ""
+    components: tuple[str, ...] = ()
+    name: str = ""
+
+    def columns(self) -> tuple[str, ...]:
+        """The column names of the field: ``tile`` has ``tile_m``, ``tile_n``, ``tile_k``."""
+        return tuple(f"{self.name}_{c}" for c in self.components) if self.components else (self.name,)
+
+    def validate(self, value: Any) -> Any:
+        """``value`` in canonical form, or :class:`InvalidKey`."""
+        if self.kind == "enum":
+            assert self.enum is not None
+            self.enum.code(value, self.name)
+            return value
+        if self.kind == "flag":
+            if isinstance(value, bool) or (isinstance(value, int) and value in (0, 1)):
+                return bool(value)
+            raise InvalidKey(f"{self.name} must be true or false, not {value!r}")
+        if self.kind == "int":
+            return self._int(value)
+        size = len(self.components)
+        if isinstance(value, (str, bytes)) or not hasattr(value, "__len__") or len(value) != size:
+            raise InvalidKey(f"{self.name} must hold {size} integers, not {value!r}")
+        return tuple(self._int(v) for v in value)
+
+    def _int(self, value: Any) -> int:
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise InvalidKey(f"{self.name} must be an integer, not {value!r}")
+        number = value.__index__()
+        if not 0 <= number <= INT_MAX:
+            raise InvalidKey(f"{self.name} must be between 0 and {INT_MAX}, not {number}")
+        return int(number)
+
+
+def enum_field(enum: Enum, part: str, doc: str) -> Any:
+    return dataclasses.field(metadata={_META: FieldSpec("enum", part, doc, enum=enum)})
+
+
+def ints_field(components: str, tag: str, doc: str) -> Any:
+    spec = FieldSpec("ints", "algorithm", doc, tag=tag, components=tuple(components))
+    return dataclasses.field(metadata={_META: spec})
+
+
+def int_field(tag: str, part: str, doc: str) -> Any:
+    return dataclasses.field(metadata={_META: FieldSpec("int", part, doc, tag=tag)})
+
+
+def flag_field(tag: str, doc: str) -> Any:
+    return dataclasses.field(metadata={_META: FieldSpec("flag", "algorithm", doc, tag=tag)})
+
+
+@functools.cache
+def fields_of(key_class: type) -> tuple[FieldSpec, ...]:
+    """The fields of a key class, in declaration order, which is the order of names and C++."""
+    return tuple(
+        dataclasses.replace(f.metadata[_META], name=f.name) for f in dataclasses.fields(key_class)
+    )
+
+
+@functools.cache
+def fields_by_name(key_class: type) -> Mapping[str, FieldSpec]:
+    return {f.name: f for f in fields_of(key_class)}
+
+
+@functools.cache
+def columns_of(key_class: type) -> Mapping[str, tuple[FieldSpec, int]]:
+    """Column name -> (field, index of the component)."""
+    return {c: (f, i) for f in fields_of(key_class) for i, c in enumerate(f.columns())}
+
+
+def canonical(key_class: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Checked values of every field of ``key_class``; unknown and missing fields are errors."""
+    specs = fields_by_name(key_class)
+    for name in values:
+        if name not in specs:
+            raise InvalidKey(unknown("field", name, tuple(specs)))
+    missing = [name for name in specs if name not in values]
+    if missing:
+        raise InvalidKey(f"missing field{'s' if len(missing) > 1 else ''}: {', '.join(missing)}")
+    return {name: spec.validate(values[name]) for name, spec in specs.items()}

@@ -1,0 +1,112 @@
+// The binary interface between a kernel library and the runtime: plain structs and C functions, so
+// that a library built by one compiler loads into a runtime built by another.
+//
+// A kernel library exports one function, ckdisp_kernel_library(), that returns a table. Nothing
+// runs when the library is loaded. C++17.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+
+#include <ckdisp/generated/enums.hpp>
+#include <ckdisp/generated/keys.hpp>
+
+namespace ckdisp {
+
+inline constexpr std::uint32_t kAbiMagic = 0x434b4430u;  // "CKD0"
+inline constexpr std::uint32_t kAbiVersion = 1;
+
+enum class Op : std::uint32_t { gemm = 0 };
+
+inline constexpr int kMaxD = 4;
+
+// What one GEMM call computes: C = elementwise(scale * A x B, D...). No pointers. Leading
+// dimensions are in elements: the distance between two rows of a row-major matrix, or two columns
+// of a column-major one. A D with leading dimension 0 is one row (order r) or one column (order c)
+// used for all of C.
+struct GemmProblemData {
+  std::int64_t m, n, k;
+  std::int64_t lda, ldb, ldc;
+  std::int64_t ldd[kMaxD];
+  std::int32_t k_batch;  // parts into which K is split; 1 is no split
+  Dtype dtype_a, dtype_b, dtype_c, dtype_acc, dtype_d;
+  Layout layout;
+  Order layout_d;
+  Elementwise elementwise;
+  std::uint8_t num_d;
+  std::uint8_t reserved[3];  // zero: problems are hashed and compared bytewise
+};
+
+// The data of one call.
+struct GemmArgs {
+  const void* a;
+  const void* b;
+  void* c;
+  const void* d[kMaxD];
+  float scale;      // multiplies the accumulator before the element-wise operation
+  float clamp_min;  // bounds of Elementwise::clamp
+  float clamp_max;
+};
+
+// Where and how one call runs.
+struct Launch {
+  void* stream;              // the device's stream; null on a CPU
+  std::int32_t num_threads;  // threads of a CPU kernel; at least 1
+};
+
+// Why a call was refused or failed. The text is one sentence with the values at fault.
+struct Refusal {
+  Reason reason;
+  char text[247];
+};
+
+template <class... Args>
+inline bool refuse(Refusal* refusal, Reason reason, const char* format, Args... args) {
+  if (refusal != nullptr) {
+    refusal->reason = reason;
+    std::snprintf(refusal->text, sizeof refusal->text, format, args...);
+  }
+  return false;
+}
+
+extern "C" {
+
+// One kernel. `problem` and `args` point to the structs of `op`. Functions do not throw.
+struct ckdisp_kernel {
+  std::uint32_t size;  // sizeof(ckdisp_kernel) of the library
+  Op op;
+  const char* name;  // canonical kernel name
+  const char* arch;
+  const char* provider;
+  const void* key;  // GemmKey
+  std::uint32_t key_size;
+
+  // Whether the kernel computes the problem; the refusal (may be null) is set when not.
+  bool (*supports)(const void* problem, Refusal* refusal);
+  // Estimated cost of a supported problem in arbitrary units; only the order matters.
+  double (*cost)(const void* problem, const Launch* launch);
+  // Bytes of scratch memory, 64-byte aligned, that run() needs.
+  std::uint64_t (*workspace_size)(const void* problem, const Launch* launch);
+  // Runs the kernel; false with a refusal on failure.
+  bool (*run)(const void* problem, const void* args, void* workspace, const Launch* launch,
+              Refusal* refusal);
+};
+
+struct ckdisp_library {
+  std::uint32_t magic;        // kAbiMagic
+  std::uint32_t abi_version;  // kAbiVersion
+  std::uint32_t size;         // sizeof(ckdisp_library) of the library
+  std::uint32_t kernel_count;
+  std::uint64_t schema_hash;  // kSchemaHash
+  const ckdisp_kernel* const* kernels;
+  const char* name;        // name of the library
+  const char* build_info;  // JSON: compiler, flags, ckdisp version
+};
+
+typedef const ckdisp_library* (*ckdisp_kernel_library_fn)();
+
+}  // extern "C"
+
+inline constexpr const char* kLibrarySymbol = "ckdisp_kernel_library";
+
+}  // namespace ckdisp
