@@ -1,0 +1,43 @@
+# Everything works on a fresh clone with Python 3.11, a C++ compiler and make: the environment in
+# .venv is set up on first use and kept up to date.
+
+PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,\
+	$(shell $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)) python3)
+JOBS ?= 2
+PYTEST_ARGS ?=
+BIN := .venv/bin
+CPP_FILES = $(shell find csrc tests examples \( -name '*.hpp' -o -name '*.cpp' \) -not -path '*/generated/*')
+
+.PHONY: help demo test lint format bench clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+
+demo: ## build a small kernel set and run the layers of a real model
+	@$(PYTHON) tools/venv.py
+	@$(BIN)/ckdisp demo
+
+test: ## run every test; PYTEST_ARGS='-k name' narrows it, JOBS=n sets the workers
+	@$(PYTHON) tools/venv.py --torch
+	@$(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS)
+
+lint: ## check style and types
+	@$(PYTHON) tools/venv.py --lint
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	@$(BIN)/python tools/typecheck.py
+	@echo "clang-format --dry-run -Werror ..."
+	@$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+
+format: ## rewrite the sources in the project's style
+	@$(PYTHON) tools/venv.py --lint
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	@$(BIN)/clang-format -i $(CPP_FILES)
+
+bench: ## run the benchmarks; they report ratios against NumPy and PyTorch
+	@$(PYTHON) tools/venv.py --torch
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+clean: ## remove the environment and everything built
+	rm -rf .venv .venv.lock build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,220 @@
+# ckdisp_add_kernels(): declare kernels in CMake, generate them while configuring, build them in the
+# build tree. Used from the source tree, from a Python package and from an install prefix.
+
+include_guard(GLOBAL)
+
+# Tell the commands below where the parts of this copy of ckdisp are.
+function(ckdisp_describe_package)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "CODEGEN;SOURCES" "INCLUDES")
+  set_property(GLOBAL PROPERTY CKDISP_CODEGEN_DIR "${arg_CODEGEN}")
+  set_property(GLOBAL PROPERTY CKDISP_SOURCES_DIR "${arg_SOURCES}")
+  set_property(GLOBAL PROPERTY CKDISP_INCLUDE_DIRS "${arg_INCLUDES}")
+endfunction()
+
+# The Python that runs the generator: CKDISP_PYTHON_EXECUTABLE, else the one the project uses, else
+# that of the environment ckdisp is installed in, else the one CMake finds.
+function(_ckdisp_find_python out)
+  get_property(python GLOBAL PROPERTY CKDISP_PYTHON_FOUND)
+  if(NOT python)
+    get_property(codegen GLOBAL PROPERTY CKDISP_CODEGEN_DIR)
+    cmake_path(ABSOLUTE_PATH codegen BASE_DIRECTORY "${CMAKE_CURRENT_FUNCTION_LIST_DIR}")
+    # <environment>/lib/python3.x/site-packages/ckdisp/cmake
+    cmake_path(SET environment NORMALIZE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../../../../bin")
+    if(CKDISP_PYTHON_EXECUTABLE)
+      set(python "${CKDISP_PYTHON_EXECUTABLE}")
+    elseif(Python_EXECUTABLE)
+      set(python "${Python_EXECUTABLE}")
+    elseif(CMAKE_CURRENT_FUNCTION_LIST_DIR MATCHES "/site-packages/ckdisp/cmake$"
+           AND EXISTS "${environment}/python3")
+      set(python "${environment}/python3")
+    else()
+      find_package(Python 3.11 COMPONENTS Interpreter)
+      if(NOT Python_Interpreter_FOUND)
+        message(FATAL_ERROR "ckdisp: no Python 3.11 or newer was found, and the kernel generator "
+                            "needs one; set CKDISP_PYTHON_EXECUTABLE to its path")
+      endif()
+      set(python "${Python_EXECUTABLE}")
+    endif()
+    execute_process(
+      COMMAND "${python}" -c "import sys, jinja2, ninja, numpy; assert sys.version_info >= (3, 11)"
+      RESULT_VARIABLE status ERROR_VARIABLE text OUTPUT_QUIET)
+    if(NOT status EQUAL 0)
+      message(FATAL_ERROR "ckdisp: the kernel generator cannot run with ${python}:\n${text}\n"
+                          "It needs Python 3.11 or newer with three packages. Install them with\n"
+                          "  ${python} -m pip install jinja2 ninja numpy\n"
+                          "or set CKDISP_PYTHON_EXECUTABLE to a Python that has them.")
+    endif()
+    set_property(GLOBAL PROPERTY CKDISP_PYTHON_FOUND "${python}")
+  endif()
+  set(${out} "${python}" PARENT_SCOPE)
+endfunction()
+
+# Run the generator; configuring stops with its message if it fails. Configuring starts again when
+# the generator itself changes.
+function(_ckdisp_run_generator)
+  get_property(codegen GLOBAL PROPERTY CKDISP_CODEGEN_DIR)
+  _ckdisp_find_python(python)
+  file(GLOB_RECURSE inputs "${codegen}/*.py" "${codegen}/*.json" "${codegen}/*.j2")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
+  execute_process(
+    COMMAND "${python}" "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/ckdisp_codegen.py" "${codegen}" ${ARGV}
+    RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(NOT status EQUAL 0)
+    string(STRIP "${text}" text)
+    message(FATAL_ERROR "ckdisp: generating kernels failed\n${text}")
+  endif()
+endfunction()
+
+# Write the generated public headers below `directory`.
+function(ckdisp_write_cpp_view directory)
+  _ckdisp_run_generator(cpp-view --out "${directory}")
+endfunction()
+
+# A ninja for the generated graph. The one of the Python package is new enough to share the job
+# slots of a `make -j`.
+function(_ckdisp_find_ninja out)
+  _ckdisp_find_python(python)
+  execute_process(
+    COMMAND "${python}" -c "import ninja, os; print(os.path.join(ninja.BIN_DIR, 'ninja'), end='')"
+    OUTPUT_VARIABLE ninja COMMAND_ERROR_IS_FATAL ANY)
+  set(${out} "${ninja}" PARENT_SCOPE)
+endfunction()
+
+# ckdisp_add_kernels(<target> [SPEC file...] [PRESET name...] [ARCHS arch...] [PROVIDER provider]
+#                    [DRIVER ninja|cmake] [OUTPUT_DIRECTORY directory])
+#
+# Adds <target>, a shared kernel library. Link it, with ckdisp::runtime, and include <target>.hpp,
+# or load the file $<TARGET_FILE:<target>> at run time.
+#
+# SPEC, PRESET       kernels to declare, in JSON files or by name; at least one
+# ARCHS              architectures or CPU levels of the kernels; default: those of the SPEC
+# PROVIDER           only kernels of this provider
+# DRIVER             ninja (default): the generated graph, run as one build step; cmake: every unit
+#                    is a source of an ordinary CMake library
+# OUTPUT_DIRECTORY   default: ${CMAKE_CURRENT_BINARY_DIR}/<target>
+function(ckdisp_add_kernels target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PROVIDER;DRIVER;OUTPUT_DIRECTORY"
+                        "SPEC;PRESET;ARCHS")
+  _ckdisp_check_arguments("${target}")
+  set(output "${arg_OUTPUT_DIRECTORY}")
+  if(NOT output)
+    set(output "${target}")
+  endif()
+  cmake_path(ABSOLUTE_PATH output BASE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}" NORMALIZE)
+
+  set(options --out "${output}" --name "${target}")
+  foreach(file IN LISTS arg_SPEC)
+    cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+    list(APPEND options --spec "${file}")
+  endforeach()
+  foreach(name IN LISTS arg_PRESET)
+    list(APPEND options --preset "${name}")
+  endforeach()
+  foreach(arch IN LISTS arg_ARCHS)
+    list(APPEND options --arch "${arch}")
+  endforeach()
+  if(arg_PROVIDER)
+    list(APPEND options --provider "${arg_PROVIDER}")
+  endif()
+  get_property(includes GLOBAL PROPERTY CKDISP_INCLUDE_DIRS)
+  get_property(sources GLOBAL PROPERTY CKDISP_SOURCES_DIR)
+  foreach(directory IN LISTS includes sources)
+    list(APPEND options --include "${directory}")
+  endforeach()
+
+  if(arg_DRIVER STREQUAL "cmake")
+    _ckdisp_kernels_by_cmake()
+  else()
+    _ckdisp_kernels_by_ninja()
+  endif()
+endfunction()
+
+# ckdisp_install_kernels(<target> [DESTINATION directory] [COMPONENT component])
+#
+# Install the library of ckdisp_add_kernels(). `install(TARGETS)` takes real targets only, and with
+# the ninja driver the library is an imported one.
+function(ckdisp_install_kernels target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "DESTINATION;COMPONENT" "")
+  if(arg_UNPARSED_ARGUMENTS OR arg_KEYWORDS_MISSING_VALUES)
+    message(FATAL_ERROR "ckdisp_install_kernels(${target}): cannot use "
+                        "'${arg_UNPARSED_ARGUMENTS}${arg_KEYWORDS_MISSING_VALUES}'; the form is "
+                        "ckdisp_install_kernels(target [DESTINATION directory] [COMPONENT name])")
+  endif()
+  if(NOT arg_DESTINATION)
+    include(GNUInstallDirs)
+    set(arg_DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  endif()
+  set(component)
+  if(arg_COMPONENT)
+    set(component COMPONENT "${arg_COMPONENT}")
+  endif()
+  install(PROGRAMS "$<TARGET_FILE:${target}>" DESTINATION "${arg_DESTINATION}" ${component})
+endfunction()
+
+# Refuse wrong arguments of ckdisp_add_kernels() with what was wrong and the form to use.
+macro(_ckdisp_check_arguments target)
+  set(problem)
+  if(NOT "${target}" MATCHES "^[A-Za-z_][A-Za-z0-9_]*$")
+    set(problem "the target is part of a C function's name, so it must be a C identifier")
+  elseif(TARGET "${target}")
+    set(problem "a target of this name exists already")
+  elseif(DEFINED arg_UNPARSED_ARGUMENTS)
+    set(problem "unknown argument '${arg_UNPARSED_ARGUMENTS}'")
+  elseif(DEFINED arg_KEYWORDS_MISSING_VALUES)
+    set(problem "no value after '${arg_KEYWORDS_MISSING_VALUES}'")
+  elseif(NOT DEFINED arg_SPEC AND NOT DEFINED arg_PRESET)
+    set(problem "no kernels are declared; give SPEC with a JSON file, or PRESET with a name")
+  elseif(DEFINED arg_DRIVER AND NOT arg_DRIVER MATCHES "^(ninja|cmake)$")
+    set(problem "DRIVER is ninja or cmake, not '${arg_DRIVER}'")
+  endif()
+  if(problem)
+    message(FATAL_ERROR
+      "ckdisp_add_kernels(${target}): ${problem}.\nThe form is ckdisp_add_kernels(<target> "
+      "[SPEC file...] [PRESET name...] [ARCHS arch...] [PROVIDER provider] [DRIVER ninja|cmake] "
+      "[OUTPUT_DIRECTORY directory])")
+  endif()
+endmacro()
+
+# The cmake driver: the generated CMakeLists.txt, whose target becomes one of this project.
+macro(_ckdisp_kernels_by_cmake)
+  _ckdisp_run_generator(generate ${options} --emit cmake)
+  add_subdirectory("${output}" "${output}.cmake")
+  target_link_libraries(${target} PUBLIC ckdisp::headers)
+endmacro()
+
+# The ninja driver: one build step that runs the generated graph, and an imported target for the
+# library it makes.
+macro(_ckdisp_kernels_by_ninja)
+  list(APPEND options --emit ninja --cxx "${CMAKE_CXX_COMPILER}")
+  if(CMAKE_CXX_COMPILER_LAUNCHER)
+    list(JOIN CMAKE_CXX_COMPILER_LAUNCHER " " launcher)
+    list(APPEND options --launcher "${launcher}")
+  endif()
+  if(CMAKE_CXX_FLAGS)
+    list(APPEND options "--cxx-flags=${CMAKE_CXX_FLAGS}")
+  endif()
+  _ckdisp_run_generator(generate ${options})
+  _ckdisp_find_python(python)
+  _ckdisp_find_ninja(ninja)
+  file(GLOB sources "${output}/*.cpp" "${output}/units/*")
+  set(library "${output}/${CMAKE_SHARED_LIBRARY_PREFIX}${target}${CMAKE_SHARED_LIBRARY_SUFFIX}")
+  set(stamp "${output}.stamp")
+  # The stamp and its depfile keep a build with nothing to do from even starting the inner ninja.
+  add_custom_command(
+    OUTPUT "${stamp}"
+    BYPRODUCTS "${library}"
+    COMMAND "${python}" "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/ckdisp_ninja.py" "${ninja}" "${output}"
+            "${stamp}"
+    DEPENDS ${sources} "${output}/build.ninja"
+    DEPFILE "${stamp}.d"
+    COMMENT "Building kernel library ${target}"
+    VERBATIM USES_TERMINAL)
+  add_custom_target(${target}_build ALL DEPENDS "${stamp}")
+  add_library(${target} SHARED IMPORTED GLOBAL)
+  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION "${library}"
+                                             IMPORTED_SONAME "lib${target}.so")
+  target_include_directories(${target} INTERFACE "${output}/include")
+  target_link_libraries(${target} INTERFACE ckdisp::headers)
+  add_dependencies(${target} ${target}_build)
+endmacro()
