@@ -18,7 +18,13 @@ def _environment() -> Any:
     )
 
 
-def render(template: str, **values: object) -> str:
-    """The text of ``template`` with ``values`` filled in; a missing value is an error."""
-    text: str = _environment().get_template(template).render(**values)
+@functools.cache
+def template(name: str) -> Any:
+    """The compiled template ``name``."""
+    return _environment().get_template(name)
+
+
+def render(name: str, /, **values: object) -> str:
+    """The text of template ``name`` with ``values`` filled in; a missing value is an error."""
+    text: str = template(name).render(**values)
     return text

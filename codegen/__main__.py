@@ -1,0 +1,146 @@
+"""The generator as a program, for build systems: ``python -m ckdisp.codegen generate ...``.
+
+Exit code 0, or 2 with one line that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import Error
+from .generate import EMITTERS, Regenerate, generate
+from .toolchain import Toolchain
+
+_PACKAGE = Path(__file__).parent
+
+
+def inputs() -> list[Path]:
+    """The files of the generator itself: a change of any asks to generate again."""
+    kinds = (".py", ".json", ".j2")
+    return sorted(p for p in _PACKAGE.rglob("*") if p.suffix in kinds and p.is_file())
+
+
+def _generate(options: argparse.Namespace) -> None:
+    from .kernel_set import KernelSet
+
+    spec = os.path.abspath(options.spec)
+    kernels = KernelSet.from_json(spec, arch=options.arch or None, provider=options.provider)
+    needs_compiler = "ninja" in options.emit
+    toolchain = (
+        Toolchain.find(options.cxx, cxx_flags=options.cxx_flag, launcher=options.launcher)
+        if needs_compiler or options.cxx
+        else None
+    )
+    regenerate = None
+    if options.regenerate:
+        regenerate = Regenerate(_again(options), tuple(map(str, (spec, *inputs()))))
+    result = generate(
+        kernels,
+        options.out,
+        options.emit,
+        name=options.name,
+        toolchain=toolchain,
+        include_dirs=options.include or None,
+        regenerate=regenerate,
+    )
+    if not options.quiet and (result.written or result.removed):
+        kept = f", {len(result.removed)} removed" if result.removed else ""
+        print(f"{result.folder}: {len(result.written)} files written{kept}")
+
+
+def _again(options: argparse.Namespace) -> tuple[str, ...]:
+    """The command that repeats this one from any folder."""
+    words = [sys.executable, "-c", _RUN, str(_PACKAGE.parent), _PACKAGE.name, "generate"]
+    words += ["--spec", os.path.abspath(options.spec), "--out", os.path.abspath(options.out)]
+    words += ["--name", options.name, "--emit", ",".join(options.emit), "--regenerate"]
+    for arch in options.arch:
+        words += ["--arch", arch]
+    if options.provider is not None:
+        words += ["--provider", options.provider]
+    if options.cxx is not None:
+        words += ["--cxx", options.cxx]
+    if options.launcher is not None:
+        words += ["--launcher", options.launcher]
+    words += [f"--cxx-flag={f}" for f in options.cxx_flag or ()]
+    for folder in options.include:
+        words += ["--include", os.path.abspath(folder)]
+    return tuple(words)
+
+
+# Runs this package by its place alone: it need not be importable by name.
+_RUN = (
+    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+
+
+def _list_inputs(options: argparse.Namespace) -> None:
+    for path in inputs():
+        print(path)
+    if options.spec is not None:
+        print(os.path.abspath(options.spec))
+
+
+def _cpp_view(options: argparse.Namespace) -> None:
+    from .emit.cpp_view import write_cpp_view
+
+    write_cpp_view(Path(options.out))
+
+
+def _emitters(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ckdisp.codegen", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser("generate", help="write the folder that builds a kernel library")
+    command.set_defaults(run=_generate)
+    command.add_argument("--spec", required=True, help="JSON file that declares the kernels")
+    command.add_argument("--out", required=True, help="folder to write")
+    command.add_argument("--name", default="ckdisp_kernels", help="name of the library")
+    command.add_argument(
+        "--arch", action="append", default=[], help="arch to build for, in place of the spec's"
+    )
+    command.add_argument("--provider", help="provider to build with, in place of the spec's")
+    command.add_argument(
+        "--emit", type=_emitters, default=list(EMITTERS), help="of ninja,cmake,make"
+    )
+    command.add_argument("--cxx", help="the compiler; by default CXX, then c++, g++, clang++")
+    command.add_argument("--cxx-flag", action="append", help="one more compiler flag")
+    command.add_argument("--launcher", help="program in front of the compiler, such as ccache")
+    command.add_argument(
+        "--include", action="append", default=[], help="folder with the headers of ckdisp"
+    )
+    command.add_argument(
+        "--regenerate", action="store_true", help="let build.ninja run this command again"
+    )
+    command.add_argument("--quiet", action="store_true", help="print nothing on success")
+
+    command = commands.add_parser("list-inputs", help="print the files that generate depends on")
+    command.set_defaults(run=_list_inputs)
+    command.add_argument("--spec", help="the spec, printed too")
+
+    command = commands.add_parser("cpp-view", help="write the generated C++ headers")
+    command.set_defaults(run=_cpp_view)
+    command.add_argument("--out", required=True, help="include folder to write into")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except Error as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Which files of a folder are ours: nothing of anyone else is overwritten or removed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from ..errors import BuildError
+from .manifest import read_manifest
+from .tree import Tree
+from .unit import CPP_MARKER, TEXT_MARKER
+
+_BUILD_FILES = ("build.ninja", "compile_commands.json", "CMakeLists.txt", "Makefile", "flags.mk")
+_PROJECT_FILES = (".git", "pyproject.toml", "setup.py")
+_JSON_STARTS = (b'{\n "generator": "ckdisp"', b'[\n  {"directory": ')
+_STARTS = (CPP_MARKER.encode(), TEXT_MARKER.encode(), *_JSON_STARTS)
+_SCANNED = (".cpp", ".hip", ".hpp")
+
+
+def is_ours(path: Path) -> bool:
+    """Whether ``path`` is missing or starts as our files do, be it cut short."""
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(max(map(len, _STARTS)))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return any(head.startswith(s) or s.startswith(head) for s in _STARTS)
+
+
+def check_folder(folder: Path, files: Iterable[str]) -> None:
+    """:class:`BuildError` if generating into ``folder`` would damage something."""
+    for parent in (folder, *folder.parents):
+        if parent.exists():
+            if not parent.is_dir():
+                raise BuildError(f"cannot generate into {folder}: {parent} is a file, not a folder")
+            break
+    for name in _PROJECT_FILES:
+        if (folder / name).exists():
+            raise BuildError(
+                f"cannot generate into {folder}: it holds {name}, so it is a source tree; "
+                "choose a folder of its own, for instance below the build folder"
+            )
+    if read_manifest(folder) is not None:
+        # The folder is ours; only the files that people add most often are looked at.
+        files = [f for f in files if "/" not in f]
+    for name in files:
+        if not is_ours(folder / name):
+            raise BuildError(
+                f"cannot generate into {folder}: {name} there was not written by ckdisp; "
+                "move it away or choose another folder"
+            )
+
+
+def stale_files(folder: Path, tree: Tree, keep: Collection[str]) -> list[str]:
+    """Files that ckdisp wrote or built before and that are no longer part of the folder."""
+    stale = []
+    for base in ("units", "include"):
+        for path in _names(folder, base):
+            if path not in keep and path.endswith(_SCANNED) and is_ours(folder / path):
+                stale.append(path)
+    stale += [n for n in _BUILD_FILES if n not in keep and _present_and_ours(folder / n)]
+    live = {u.object for u in tree.units}
+    gone = {f"obj/{Path(p).stem}.o" for p in stale if p.startswith("units/")}
+    old = read_manifest(folder) or {}
+    gone.update(str(k.get("object")) for k in old.get("kernels", ()))
+    built = [o for o in gone - live if o.startswith("obj/") and ".." not in o]
+    if old.get("output") not in (None, tree.output) and os.sep not in str(old["output"]):
+        built.append(str(old["output"]))
+    for path in sorted(built):
+        stale += [p for p in (path, f"{path}.d", f"{path}.rsp") if (folder / p).is_file()]
+    return stale
+
+
+def _names(folder: Path, base: str) -> list[str]:
+    try:
+        return sorted(f"{base}/{e.name}" for e in os.scandir(folder / base) if e.is_file())
+    except OSError:
+        return []
+
+
+def _present_and_ours(path: Path) -> bool:
+    return path.is_file() and is_ours(path)

@@ -1,0 +1,216 @@
+"""``generate``: write a folder that builds a kernel library, touching only what changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .check import checked_keys
+from .emit.cmake import cmake_text
+from .emit.cpp_view import cpp_view
+from .emit.files import write_if_changed
+from .emit.graph import ninja_text
+from .emit.makefile import flags_text, makefile_text
+from .emit.manifest import compile_commands_text, manifest_text
+from .emit.ownership import check_folder, stale_files
+from .emit.templates import render
+from .emit.tree import LIBRARY_SOURCE, Regenerate, Tree, make_tree
+from .emit.unit import CPP_MARKER, symbol, unit_text
+from .enums import unknown
+from .errors import BuildError, InvalidKey
+from .key import KernelKey
+from .toolchain import Toolchain
+from .version import VERSION
+
+EMITTERS = ("ninja", "cmake", "make")
+_LIBRARY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class GenerateResult:
+    """What :func:`generate` did to the folder, as paths relative to it."""
+
+    folder: Path
+    library: str
+    written: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+def generate(
+    kernels: Iterable[KernelKey],
+    out: str | os.PathLike[str],
+    emit: Collection[str] = EMITTERS,
+    *,
+    name: str = "ckdisp_kernels",
+    toolchain: Toolchain | None = None,
+    include_dirs: Sequence[str | os.PathLike[str]] | None = None,
+    regenerate: Regenerate | None = None,
+) -> GenerateResult:
+    """Write one unit per kernel, the registration unit, the build files and the manifest.
+
+    ``emit`` names the build files wanted: ``ninja`` (with ``compile_commands.json``), ``cmake``,
+    ``make``; those written before and not named now are removed. ``name`` is the library.
+    ``include_dirs`` are the folders with ckdisp's C++ headers, by default those of this package.
+    Only ``ninja`` needs a compiler: ``toolchain``, by default :meth:`Toolchain.find`.
+
+    Everything is checked before anything is written: :class:`InvalidKey` for an empty set or a
+    key that breaks a rule, :class:`BuildError` for a missing compiler, a folder that holds files
+    of someone else, or a write that fails. A write that fails leaves old files whole.
+    """
+    if isinstance(emit, str):
+        emit = (emit,)
+    for kind in emit:
+        if kind not in EMITTERS:
+            raise BuildError(unknown("emit", kind, EMITTERS))
+    if not _LIBRARY_NAME.fullmatch(name):
+        raise BuildError(
+            f"library name {name!r} is not a C identifier; use letters, digits and underscores"
+        )
+    keys = checked_keys(kernels)
+    if not keys:
+        raise InvalidKey("the kernel set is empty, so there is nothing to generate; widen it")
+    if toolchain is None and "ninja" in emit:
+        toolchain = Toolchain.find()
+    folder = Path(os.path.abspath(out))
+    view = {} if include_dirs is not None else _own_view()
+    tree = make_tree(
+        name,
+        keys,
+        toolchain=toolchain,
+        include_dirs=[Path(os.path.abspath(d)) for d in include_dirs or _own_include_dirs()],
+        regenerate=regenerate,
+    )
+    texts = {**view, **folder_texts(tree, folder, emit)}
+    return _write(folder, tree, texts)
+
+
+def _own_include_dirs() -> list[Path]:
+    sources = Path(__file__).parent.parent / "csrc"
+    return [sources / "include", sources]
+
+
+def _own_view() -> dict[str, str]:
+    """The generated headers, for the folder itself: a source checkout has none of its own."""
+    texts = {f"ckdisp/generated/{n}": t for n, t in cpp_view().items()}
+    root = _own_include_dirs()[0]
+    if all(_reads(root / path) == text for path, text in texts.items()):
+        return {}
+    return {f"include/{path}": text for path, text in texts.items()}
+
+
+def _reads(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        return None
+
+
+def folder_texts(tree: Tree, folder: Path, emit: Collection[str]) -> dict[str, str]:
+    """Path -> text of every file of the folder, the manifest last."""
+    texts = {
+        u.source: unit_text(u.key, u.name, tree.variants[u.variant].provider) for u in tree.units
+    }
+    texts[LIBRARY_SOURCE] = library_text(tree)
+    texts[tree.header] = render("library.hpp.j2", marker=CPP_MARKER, library=tree.library)
+    if "ninja" in emit:
+        texts["build.ninja"] = ninja_text(tree)
+        texts["compile_commands.json"] = compile_commands_text(tree, folder)
+    if "cmake" in emit:
+        texts["CMakeLists.txt"] = cmake_text(tree)
+    if "make" in emit:
+        texts["Makefile"] = makefile_text(tree)
+        texts["flags.mk"] = flags_text(tree)
+    texts["manifest.json"] = manifest_text(tree, [*texts, "manifest.json"])
+    return texts
+
+
+def library_text(tree: Tree) -> str:
+    """The registration unit: the table of all kernels, and the function that returns it."""
+    flags = {v.name: " ".join(v.flags) for v in tree.variants.values()}
+    return render(
+        "library.cpp.j2",
+        marker=CPP_MARKER,
+        library=tree.library,
+        version=VERSION,
+        symbols=[symbol(u.name) for u in tree.units],
+        flags=_c_string(flags),
+    )
+
+
+def _c_string(value: object) -> str:
+    import json
+
+    return json.dumps(json.dumps(value))
+
+
+def _write(folder: Path, tree: Tree, texts: dict[str, str]) -> GenerateResult:
+    check_folder(folder, texts)
+    if _changed(folder, texts) or stale_files(folder, tree, texts):
+        with _locked(folder):
+            return _write_locked(folder, tree, texts)
+    return GenerateResult(folder, tree.library, (), tuple(texts), ())
+
+
+def _changed(folder: Path, texts: dict[str, str]) -> bool:
+    return any(_bytes(folder / path) != text.encode() for path, text in texts.items())
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _write_locked(folder: Path, tree: Tree, texts: dict[str, str]) -> GenerateResult:
+    written, unchanged, removed = [], [], []
+    stale = stale_files(folder, tree, texts)
+    for path, text in texts.items():
+        (written if write_if_changed(folder / path, text) else unchanged).append(path)
+    for path in stale:
+        try:
+            os.unlink(folder / path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise BuildError(
+                f"cannot remove {folder / path}, which is no longer part of the kernel set: "
+                f"{error.strerror}; remove it by hand"
+            ) from error
+        removed.append(path)
+    return GenerateResult(folder, tree.library, tuple(written), tuple(unchanged), tuple(removed))
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep two processes from mixing two sets in one folder, where ``filelock`` is installed.
+
+    Without it every file is still written in one step, and the last writer wins.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BuildError(
+            f"cannot create the folder {folder}: {error.strerror}; choose a writable one"
+        ) from error
+    try:
+        from filelock import FileLock
+    except ImportError:
+        yield
+        return
+    try:
+        lock = FileLock(folder / ".ckdisp.lock")
+        lock.acquire()
+    except OSError as error:
+        raise BuildError(
+            f"cannot write in {folder}: {error.strerror}; choose a writable folder"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()

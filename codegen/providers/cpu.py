@@ -1,0 +1,23 @@
+"""The CPU provider: C++20 units for any C++ compiler."""
+
+from __future__ import annotations
+
+from .base import Provider
+
+CPU = Provider(
+    name="cpu",
+    kernels={"gemm": ("providers/cpu/gemm.hpp", "CKDISP_CPU_GEMM_KERNEL")},
+    suffix=".cpp",
+    compilers=("c++", "g++", "clang++"),
+    compile_flags=(
+        "-std=c++20",
+        "-O3",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-fno-math-errno",
+        "-fno-trapping-math",
+    ),
+    optional_flags=("-fopenmp",),
+    link_flags=(),
+    job_memory_mb=512,
+)
