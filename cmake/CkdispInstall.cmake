@@ -18,6 +18,7 @@ endif()
 if(SKBUILD_STATE STREQUAL "editable") # the generator and its headers stay in the source tree
   set(CKDISP_INSTALL_CODEGEN "${PROJECT_SOURCE_DIR}/codegen")
   set(CKDISP_INSTALL_SOURCES "${PROJECT_SOURCE_DIR}/csrc")
+  set(CKDISP_EDITABLE_INCLUDES "\"${PROJECT_SOURCE_DIR}/csrc/include\"")
 else()
   set(CKDISP_INSTALL_CODEGEN "${CKDISP_INSTALL_HOME}/codegen")
   set(CKDISP_INSTALL_SOURCES "${CKDISP_INSTALL_HOME}/csrc")
