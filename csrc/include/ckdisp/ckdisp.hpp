@@ -1,0 +1,10 @@
+// All of the public runtime. C++17.
+#pragma once
+
+#include <ckdisp/cpu.hpp>
+#include <ckdisp/dispatcher.hpp>
+#include <ckdisp/errors.hpp>
+#include <ckdisp/library.hpp>
+#include <ckdisp/names.hpp>
+#include <ckdisp/problem.hpp>
+#include <ckdisp/registry.hpp>

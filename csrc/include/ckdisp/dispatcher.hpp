@@ -1,0 +1,99 @@
+// Picks a kernel for a problem and runs it. C++17.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ckdisp/problem.hpp>
+#include <ckdisp/registry.hpp>
+
+namespace ckdisp {
+
+enum class Strategy {
+  heuristic,  // the cheapest kernel of the best architecture that has one
+  first,      // the first kernel in the registry's order
+};
+
+// Orders the kernels that support a problem, best first; the first of the result is used. Called
+// once per problem, from the thread that meets it first.
+using Ordering = std::function<std::vector<Kernel>(const GemmProblemData& problem,
+                                                   const std::vector<Kernel>& candidates)>;
+
+struct DispatcherOptions {
+  Strategy strategy = Strategy::heuristic;
+  Ordering ordering;    // replaces the strategy when set
+  int num_threads = 0;  // of CPU kernels; 0 is default_num_threads()
+};
+
+// One line of Dispatcher::explain().
+struct Candidate {
+  Kernel kernel;
+  bool supported;
+  Reason reason;     // Reason::none when supported
+  std::string text;  // why not, in words
+  double cost;       // only the order matters; 0 when not supported
+  int rank;          // place in the dispatcher's preference, 0 is chosen; -1 when not supported
+};
+
+struct Stage {
+  Kernel kernel;
+  std::uint64_t workspace_offset;
+  std::uint64_t workspace_bytes;
+};
+
+// The ordered kernels that solve a problem, and the scratch memory they share.
+struct Plan {
+  std::vector<Stage> stages;
+  std::uint64_t workspace_bytes;
+};
+
+// Every member may be called from any thread. A decision met before is looked up without a lock
+// and without allocating; changing the registry forgets the decisions.
+class Dispatcher {
+ public:
+  // Throws InvalidArgument for a bad CKDISP_CPU_LEVEL, CKDISP_NUM_THREADS or thread count.
+  explicit Dispatcher(Registry registry, DispatcherOptions options = {});
+  ~Dispatcher();
+  Dispatcher(Dispatcher&&) noexcept;
+  Dispatcher& operator=(Dispatcher&&) noexcept;
+
+  // The kernel for a problem. Throws InvalidArgument for a problem that can never work,
+  // KernelNotFound when no kernel has its signature, UnsupportedProblem when none supports it.
+  Kernel select(const GemmProblemData& problem) const;
+  // Every kernel of the op: the supporting ones by rank, then the others with their reasons.
+  std::vector<Candidate> explain(const GemmProblemData& problem) const;
+  Plan plan(const GemmProblemData& problem) const;
+  // Whether some kernel that runs here has the dtypes, layout and operation of the problem.
+  bool has_signature(const GemmProblemData& problem) const;
+
+  // Computes C. `launch.num_threads` 0 is the dispatcher's number. Refuses bad arguments before
+  // anything runs; DeviceError when the kernel fails.
+  void run(const GemmProblemData& problem, const GemmArgs& args, Launch launch = {}) const;
+  // The same with the named kernel; UnsupportedProblem says why it cannot.
+  void run(std::string_view kernel_name, const GemmProblemData& problem, const GemmArgs& args,
+           Launch launch = {}) const;
+
+  Kernel select(const GemmProblem& problem) const { return select(problem.data()); }
+  std::vector<Candidate> explain(const GemmProblem& problem) const {
+    return explain(problem.data());
+  }
+  Plan plan(const GemmProblem& problem) const { return plan(problem.data()); }
+  void run(const GemmProblem& problem, const GemmArgs& args, Launch launch = {}) const {
+    run(problem.data(), args, launch);
+  }
+
+  const Registry& registry() const;
+  int num_threads() const;
+  // Architectures whose kernels this dispatcher may use, best first.
+  const std::vector<Arch>& arches() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ckdisp

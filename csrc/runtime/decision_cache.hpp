@@ -1,0 +1,110 @@
+// Decisions met before: a bounded table that readers search without a lock or an allocation.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+
+#include <ckdisp/library.hpp>
+
+namespace ckdisp::detail {
+
+struct Decision {
+  const KernelRecord* kernel;
+  std::uint64_t workspace_bytes;
+};
+
+// Sets of four slots, each guarded by a sequence number: odd while a writer is in the slot, and
+// changed by every write, so that a reader knows when it saw a mixture and treats it as a miss.
+// Full sets replace their slots in turn. Slots hold values, hence nothing is ever reclaimed.
+template <class Problem>
+class DecisionCache {
+  static_assert(std::is_trivially_copyable_v<Problem> && sizeof(Problem) % 8 == 0);
+  static_assert(std::has_unique_object_representations_v<Problem>, "padding would be compared");
+  static constexpr std::size_t kWords = sizeof(Problem) / 8;
+  static constexpr std::size_t kWays = 4, kSets = 512;
+  using Words = std::array<std::uint64_t, kWords>;
+
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> sequence{0};
+    std::atomic<std::uint64_t> tag{0};
+    std::array<std::atomic<std::uint64_t>, kWords> problem{};
+    std::atomic<const KernelRecord*> kernel{nullptr};
+    std::atomic<std::uint64_t> workspace{0};
+  };
+
+ public:
+  // `tag` stands for all else that the decision depends on; never 0.
+  bool find(const Problem& problem, std::uint64_t tag, Decision* out) const noexcept {
+    const Words words = to_words(problem);
+    const Slot* set = &slots_[set_of(words, tag)];
+    for (const Slot* slot = set; slot != set + kWays; ++slot) {
+      // Acquire loads keep the second look at the sequence behind the reads it vouches for.
+      const std::uint64_t before = slot->sequence.load(std::memory_order_acquire);
+      if (!holds(*slot, words, tag)) continue;
+      out->kernel = slot->kernel.load(std::memory_order_acquire);
+      out->workspace_bytes = slot->workspace.load(std::memory_order_acquire);
+      if (before % 2 == 0 && slot->sequence.load(std::memory_order_relaxed) == before) return true;
+    }
+    return false;
+  }
+
+  void store(const Problem& problem, std::uint64_t tag, const Decision& decision) noexcept {
+    const Words words = to_words(problem);
+    Slot* set = &slots_[set_of(words, tag)];
+    Slot* slot = set + turn_.fetch_add(1, std::memory_order_relaxed) % kWays;
+    for (Slot* other = set; other != set + kWays; ++other) {
+      if (holds(*other, words, tag)) return;  // another thread was faster
+      if (other->tag.load(std::memory_order_acquire) == 0) slot = other;
+    }
+    std::uint64_t before = slot->sequence.load(std::memory_order_relaxed);
+    if (before % 2 != 0 ||
+        !slot->sequence.compare_exchange_strong(before, before + 1, std::memory_order_acq_rel)) {
+      return;  // another writer has the slot; the next call stores the decision
+    }
+    // Release stores keep the odd sequence ahead of every word it warns about.
+    slot->tag.store(tag, std::memory_order_release);
+    for (std::size_t i = 0; i < kWords; ++i) {
+      slot->problem[i].store(words[i], std::memory_order_release);
+    }
+    slot->kernel.store(decision.kernel, std::memory_order_release);
+    slot->workspace.store(decision.workspace_bytes, std::memory_order_release);
+    slot->sequence.store(before + 2, std::memory_order_release);
+  }
+
+ private:
+  static Words to_words(const Problem& problem) noexcept {
+    Words words;
+    std::memcpy(words.data(), &problem, sizeof problem);
+    return words;
+  }
+
+  static bool holds(const Slot& slot, const Words& words, std::uint64_t tag) noexcept {
+    if (slot.tag.load(std::memory_order_acquire) != tag) return false;
+    for (std::size_t i = 0; i < kWords; ++i) {
+      if (slot.problem[i].load(std::memory_order_acquire) != words[i]) return false;
+    }
+    return true;
+  }
+
+  // Two independent chains of multiplications, which overlap in the processor.
+  static std::size_t set_of(const Words& words, std::uint64_t tag) noexcept {
+    constexpr std::uint64_t kOdd1 = 0x9e3779b97f4a7c15u, kOdd2 = 0xc2b2ae3d27d4eb4fu;
+    std::uint64_t even = tag * kOdd2, odd = kOdd1;
+    for (std::size_t i = 0; i + 1 < kWords; i += 2) {
+      even = (even ^ words[i]) * kOdd1;
+      odd = (odd ^ words[i + 1]) * kOdd2;
+    }
+    if (kWords % 2 != 0) even = (even ^ words[kWords - 1]) * kOdd1;
+    const std::uint64_t hash = (even ^ (odd >> 29)) * kOdd2;
+    return (hash >> 40) % kSets * kWays;
+  }
+
+  std::unique_ptr<Slot[]> slots_ = std::make_unique<Slot[]>(kSets * kWays);
+  std::atomic<std::uint32_t> turn_{0};
+};
+
+}  // namespace ckdisp::detail
