@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import Error
-from .generate import EMITTERS, Regenerate, generate
+from .emit.tree import Regenerate
+from .generate import EMITTERS, generate
 from .toolchain import Toolchain
 
 _PACKAGE = Path(__file__).parent

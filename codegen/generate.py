@@ -168,7 +168,9 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _write_locked(folder: Path, tree: Tree, texts: dict[str, str]) -> GenerateResult:
-    written, unchanged, removed = [], [], []
+    written: list[str] = []
+    unchanged: list[str] = []
+    removed: list[str] = []
     stale = stale_files(folder, tree, texts)
     for path, text in texts.items():
         (written if write_if_changed(folder / path, text) else unchanged).append(path)

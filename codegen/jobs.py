@@ -16,9 +16,8 @@ def job_count(cpus: int, memory_mb: int, job_memory_mb: int) -> int:
 
 def cpus() -> int:
     """Processors this process may use: affinity and the quota of its container."""
-    count = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    affinity = getattr(os, "sched_getaffinity", None)
+    count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     quota = _words(_CGROUP / "cpu.max")
     if len(quota) == 2 and quota[0].isdigit() and quota[1].isdigit():
         count = min(count, max(1, int(quota[0]) // max(1, int(quota[1]))))

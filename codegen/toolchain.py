@@ -106,9 +106,9 @@ def real_binary(path: str) -> str:
         return resolved
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         other = os.path.join(folder, Path(path).name)
-        if os.path.isabs(folder) and _executable(other):
-            if Path(os.path.realpath(other)).name not in _LAUNCHERS:
-                return os.path.realpath(other)
+        real = os.path.realpath(other)
+        if os.path.isabs(folder) and _executable(real) and Path(real).name not in _LAUNCHERS:
+            return real
     return resolved
 
 

@@ -60,7 +60,7 @@ class _Graph:
         from ninja import ninja_syntax
 
         self.text = io.StringIO()
-        self.writer = ninja_syntax.Writer(self.text, width=1_000_000)  # type: ignore[arg-type]
+        self.writer = ninja_syntax.Writer(self.text, width=1_000_000)
         self._paths = 0
 
     def path(self, path: str) -> str:
@@ -85,10 +85,10 @@ def ninja_text(tree: Tree) -> str:
         _compile_rule(graph, tree, variant)
     _link_rule(graph, tree)
     objects = [_unit_edge(graph, tree, unit) for unit in tree.units]
-    writer.build(LIBRARY_OBJECT, "library", LIBRARY_SOURCE)
-    writer.build(tree.output, "link", [LIBRARY_OBJECT, *objects])
-    writer.build("all", "phony", tree.output)
-    writer.default("all")
+    writer.build([LIBRARY_OBJECT], "library", [LIBRARY_SOURCE])
+    writer.build([tree.output], "link", [LIBRARY_OBJECT, *objects])
+    writer.build(["all"], "phony", [tree.output])
+    writer.default(["all"])
     if tree.regenerate is not None:
         _regenerate_edge(graph, tree.regenerate.command, tree.regenerate.inputs)
     return graph.text.getvalue()
@@ -133,8 +133,8 @@ def _unit_edge(graph: _Graph, tree: Tree, unit: Unit) -> str:
     prebuilt = tree.prebuilt.get(unit.name)
     if prebuilt is not None:
         return graph.path(prebuilt)
-    graph.writer.build(unit.object, unit.variant, unit.source)
-    graph.writer.build(unit.name, "phony", unit.object)
+    graph.writer.build([unit.object], unit.variant, [unit.source])
+    graph.writer.build([unit.name], "phony", [unit.object])
     return unit.object
 
 
@@ -147,7 +147,7 @@ def _regenerate_edge(graph: _Graph, command: Sequence[str], inputs: Sequence[str
         restat=True,
         pool="console",
     )
-    graph.writer.build("build.ninja", "regenerate", implicit=[graph.path(p) for p in inputs])
+    graph.writer.build(["build.ninja"], "regenerate", implicit=[graph.path(p) for p in inputs])
     # An input that is gone is no error of its own: the command says what it misses.
     for path in inputs:
-        graph.writer.build(graph.path(path), "phony")
+        graph.writer.build([graph.path(path)], "phony")

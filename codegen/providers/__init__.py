@@ -22,8 +22,9 @@ def provider(name: str, arch: Arch) -> Provider:
     found = _PROVIDERS.get(name)
     if found is None:
         raise BuildError(
-            f"provider {name} is declared, but its kernels are not part of this version of ckdisp; "
-            f"keys of it can be listed and checked, not built. Kernels here: {', '.join(_PROVIDERS)}"
+            f"provider {name} is declared, but its kernels are not part of this version of ckdisp: "
+            f"its keys can be listed and checked, not built. Providers with kernels here: "
+            f"{', '.join(_PROVIDERS)}"
         )
     if arch.provider != name:
         raise BuildError(

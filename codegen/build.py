@@ -1,0 +1,201 @@
+"""Running ninja on a generated folder, and saying in words what failed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .emit.manifest import read_manifest
+from .errors import BuildError
+from .jobs import cpus, job_count, memory_mb
+from .toolchain import which
+
+Progress = Callable[[int, int, str], None]
+
+_STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
+_ERROR = re.compile(
+    r"\b(error|undefined reference|undefined symbol|multiple definition)\b[: ]", re.I
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One command of a build that failed."""
+
+    target: str
+    command: str
+    output: str
+
+    @property
+    def kernel(self) -> str:
+        """The kernel, or the file, whose command failed."""
+        return Path(self.target).stem
+
+    @property
+    def first_error(self) -> str:
+        """The line of the output that says what is wrong."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        found = next((line for line in lines if _ERROR.search(line)), None)
+        return found or (lines[0] if lines else "the command printed nothing")
+
+
+def failure_error(folder: Path, failures: Sequence[Failure], output: str = "") -> BuildError:
+    """The error for ``failures``: kernel, first error line, command to repeat it, all output."""
+    first = failures[0] if failures else Failure("build", "ninja", output)
+    step = "link of" if first.target.endswith((".so", ".dylib")) else "compilation of"
+    parts = [
+        f"{step} {first.kernel} failed: {first.first_error}",
+        f"repeat it with: cd {shlex.quote(str(folder))} && {first.command}",
+    ]
+    parts += [f"also failed: {f.kernel}: {f.first_error}" for f in failures[1:]]
+    if first.output.strip() and first.output.strip() != first.first_error:
+        parts.append(f"its output:\n{first.output.rstrip()}")
+    return BuildError("\n".join(parts))
+
+
+def find_ninja() -> str:
+    """The ninja of the ``ninja`` package, else the one on ``PATH``."""
+    name = "ninja.exe" if os.name == "nt" else "ninja"
+    try:
+        from ninja import BIN_DIR
+    except ImportError:
+        BIN_DIR = ""
+    for command in (os.path.join(BIN_DIR, name) if BIN_DIR else "", "ninja", "ninja-build"):
+        path = which(command) if command else None
+        if path is not None:
+            return path
+    raise BuildError("ninja is not installed; install it with: pip install ninja")
+
+
+def default_jobs(job_memory_mb: int) -> int:
+    """As many jobs as processors, fewer if they would not fit in the memory that is free."""
+    return job_count(cpus(), memory_mb(available=True), job_memory_mb)
+
+
+def build(
+    folder: str | os.PathLike[str],
+    *,
+    targets: Sequence[str] = (),
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    timeout: float | None = None,
+    keep_depfiles: bool = False,
+) -> Path:
+    """Build a folder written by ``generate(..., emit="ninja")``; returns the library.
+
+    ``targets`` are kernel names; none means the library. ``jobs`` is the number of commands at
+    once. ``progress(done, total, what)`` is called after every command. What compilers print goes
+    to stderr, also when all is well. :class:`BuildError` names the kernel that failed, the first
+    error line and the command to repeat it, or says that ``timeout`` seconds were over.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    if manifest is None or not (folder / "build.ninja").is_file():
+        raise BuildError(
+            f"{folder} holds no build.ninja of ckdisp; write it with "
+            "ckdisp.generate(kernels, folder, emit=('ninja',)) or `ckdisp generate`"
+        )
+    if jobs is None:
+        jobs = default_jobs(int(manifest["job_memory_mb"]))
+    elif jobs < 1:
+        raise BuildError(f"jobs must be at least 1, not {jobs}")
+    command = [find_ninja(), "-j", str(jobs)]
+    if keep_depfiles:
+        command += ["-d", "keepdepfile"]
+    _run_ninja([*command, *targets], folder, progress, timeout)
+    return folder / str(manifest["output"])
+
+
+def _run_ninja(
+    command: Sequence[str], folder: Path, progress: Progress | None, timeout: float | None
+) -> None:
+    # A session of its own, so that a timeout ends the compilers too, not only ninja.
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "NINJA_STATUS": "[%f/%t] "},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        end_group(process)
+
+    timer = threading.Timer(timeout, expire) if timeout is not None else None
+    lines: list[str] = []
+    try:
+        if timer is not None:
+            timer.start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            line = line.rstrip("\n")
+            lines.append(line)
+            status = _STATUS.fullmatch(line)
+            if status is not None and progress is not None:
+                progress(int(status[1]), int(status[2]), _what(status[3]))
+        code = process.wait()
+    except BaseException:
+        end_group(process)
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+    if expired.is_set():
+        raise BuildError(
+            f"the build in {folder} did not end within {timeout:g} s and was stopped; "
+            "raise the timeout or build fewer kernels"
+        )
+    if code != 0:
+        raise failure_error(folder, parse_failures(lines), "\n".join(lines))
+    for line in lines:
+        if not _STATUS.fullmatch(line) and not line.startswith("ninja: "):
+            print(line, file=sys.stderr)
+
+
+def end_group(process: subprocess.Popen[str]) -> None:
+    """End a process started in a session of its own, with all its children."""
+    try:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    except ProcessLookupError:
+        process.wait()
+
+
+def _what(description: str) -> str:
+    """``compile units/NAME.cpp`` -> ``NAME``."""
+    verb, _, path = description.partition(" ")
+    return Path(path).stem if verb == "compile" else description
+
+
+def parse_failures(lines: Sequence[str]) -> list[Failure]:
+    """The failed commands in the output of ninja."""
+    failures = []
+    for i, line in enumerate(lines):
+        if not line.startswith("FAILED: "):
+            continue
+        end = next((j for j in range(i + 2, len(lines)) if _ends(lines[j])), len(lines))
+        target = re.sub(r"^\[code=-?\d+\] ", "", line.removeprefix("FAILED: ")).strip()
+        command = lines[i + 1] if i + 1 < len(lines) else ""
+        failures.append(Failure(target, command, "\n".join(lines[i + 2 : end])))
+    return failures
+
+
+def _ends(line: str) -> bool:
+    return _STATUS.fullmatch(line) is not None or line.startswith(("FAILED: ", "ninja: "))
