@@ -58,7 +58,8 @@ function(_ckdisp_run_generator)
     RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
   if(NOT status EQUAL 0)
     string(STRIP "${text}" text)
-    message(FATAL_ERROR "ckdisp: generating kernels failed\n${text}")
+    string(REPLACE "\n" "\n  " text "${text}") # CMake does not wrap indented lines
+    message(FATAL_ERROR "ckdisp: generating kernels failed\n  ${text}")
   endif()
 endfunction()
 
@@ -176,6 +177,7 @@ endmacro()
 macro(_ckdisp_kernels_by_cmake)
   _ckdisp_run_generator(generate ${options} --emit cmake)
   add_subdirectory("${output}" "${output}.cmake")
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${output}")
   target_link_libraries(${target} PUBLIC ckdisp::headers)
 endmacro()
 
