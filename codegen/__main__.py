@@ -6,15 +6,21 @@ Exit code 0, or 2 with one line that says what is wrong.
 from __future__ import annotations
 
 import argparse
+import functools
+import operator
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .errors import Error
+from .errors import Error, InvalidKey
 from .emit.tree import Regenerate
 from .generate import EMITTERS, generate
 from .toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from .kernel_set import KernelSet
 
 _PACKAGE = Path(__file__).parent
 
@@ -26,10 +32,7 @@ def inputs() -> list[Path]:
 
 
 def _generate(options: argparse.Namespace) -> None:
-    from .kernel_set import KernelSet
-
-    spec = os.path.abspath(options.spec)
-    kernels = KernelSet.from_json(spec, arch=options.arch or None, provider=options.provider)
+    kernels = _declared(options)
     needs_compiler = "ninja" in options.emit
     toolchain = (
         Toolchain.find(options.cxx, cxx_flags=options.cxx_flag, launcher=options.launcher)
@@ -38,7 +41,8 @@ def _generate(options: argparse.Namespace) -> None:
     )
     regenerate = None
     if options.regenerate:
-        regenerate = Regenerate(_again(options), tuple(map(str, (spec, *inputs()))))
+        specs = map(os.path.abspath, options.spec)
+        regenerate = Regenerate(_again(options), (*specs, *map(str, inputs())))
     result = generate(
         kernels,
         options.out,
@@ -53,11 +57,32 @@ def _generate(options: argparse.Namespace) -> None:
         print(f"{result.folder}: {len(result.written)} files written{kept}")
 
 
+def _declared(options: argparse.Namespace) -> KernelSet:
+    """The union of all specs and presets, in the order of the command line's kinds."""
+    from .kernel_set import KernelSet
+
+    if not options.spec and not options.preset:
+        raise InvalidKey("no kernels are declared; give --spec FILE or --preset NAME")
+    if options.preset and not options.arch:
+        raise InvalidKey("a preset needs an arch to build for; give --arch NAME")
+    archs, provider = options.arch or None, options.provider
+    sets = [
+        KernelSet.from_spec(Path(os.path.abspath(s)), archs=archs, provider=provider)
+        for s in options.spec
+    ]
+    sets += [KernelSet.preset(p, archs, provider=provider) for p in options.preset]
+    return functools.reduce(operator.or_, sets)
+
+
 def _again(options: argparse.Namespace) -> tuple[str, ...]:
     """The command that repeats this one from any folder."""
     words = [sys.executable, "-c", _RUN, str(_PACKAGE.parent), _PACKAGE.name, "generate"]
-    words += ["--spec", os.path.abspath(options.spec), "--out", os.path.abspath(options.out)]
-    words += ["--name", options.name, "--emit", ",".join(options.emit), "--regenerate"]
+    words += ["--out", os.path.abspath(options.out), "--name", options.name]
+    words += ["--emit", ",".join(options.emit), "--regenerate"]
+    for spec in options.spec:
+        words += ["--spec", os.path.abspath(spec)]
+    for preset in options.preset:
+        words += ["--preset", preset]
     for arch in options.arch:
         words += ["--arch", arch]
     if options.provider is not None:
@@ -102,7 +127,12 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("generate", help="write the folder that builds a kernel library")
     command.set_defaults(run=_generate)
-    command.add_argument("--spec", required=True, help="JSON file that declares the kernels")
+    command.add_argument(
+        "--spec", action="append", default=[], help="file that declares kernels; may be repeated"
+    )
+    command.add_argument(
+        "--preset", action="append", default=[], help="named kernel set; may be repeated"
+    )
     command.add_argument("--out", required=True, help="folder to write")
     command.add_argument("--name", default="ckdisp_kernels", help="name of the library")
     command.add_argument(
