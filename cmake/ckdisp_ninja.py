@@ -1,8 +1,8 @@
 """Build a generated graph as one step of an outer build.
 
-``ckdisp_ninja.py NINJA FOLDER STAMP``. Runs NINJA in FOLDER with the parallelism of the outer build,
-then writes STAMP and STAMP.d, a depfile that names every header a unit has read, so that the outer
-build runs this step again exactly when there is something to do.
+``ckdisp_ninja.py NINJA FOLDER STAMP``. Runs NINJA in FOLDER with the parallelism of the outer
+build, then writes STAMP and STAMP.d, a depfile that names every header a unit has read, so that
+the outer build runs this step again exactly when there is something to do.
 """
 
 from __future__ import annotations

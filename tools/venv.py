@@ -1,8 +1,8 @@
 """Make ``.venv`` ready: create it, install what a task needs, build and install ckdisp.
 
-``python3 tools/venv.py [--torch] [--lint]``, run by the Makefile. Runs on the standard library alone.
-What is done already is skipped: each step records a hash of what it depends on. Two runs at once
-wait for each other.
+``python3 tools/venv.py [--torch] [--lint]``, run by the Makefile. It needs the standard library
+alone. What is done already is skipped: each step records a hash of what it depends on. Two runs at
+once wait for each other.
 """
 
 from __future__ import annotations

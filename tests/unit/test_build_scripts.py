@@ -83,7 +83,7 @@ def test_a_missing_compiler_says_what_to_install(
 
 def test_an_old_python_is_refused(venv: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 10, 1))
-    with pytest.raises(SystemExit, match="needs 3.11 or newer"):
+    with pytest.raises(SystemExit, match=r"needs 3\.11 or newer"):
         venv.check_machine(compiles=False)
 
 
