@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .errors import InvalidKey
 from .schema import FieldSpec, canonical, fields_of
 from .enums import FAMILY, token
+
+if TYPE_CHECKING:
+    from .rules import Rejection
 
 
 class KernelKey:
@@ -36,6 +39,12 @@ class KernelKey:
             for f in fields_of(type(self))
             for v in (getattr(self, f.name),)
         }
+
+    def check(self) -> list[Rejection]:
+        """Every rule that the key breaks, with the reason; an empty list for a valid key."""
+        from .rules import check  # the rules load NumPy and the op's tables
+
+        return check(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

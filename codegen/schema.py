@@ -58,6 +58,10 @@ class FieldSpec:
             raise InvalidKey(f"{self.name} must hold {size} integers, not {value!r}")
         return tuple(self._int(v) for v in value)
 
+    def component(self, value: Any, name: str) -> int:
+        """One checked component of an ``ints`` field, called ``name`` in errors."""
+        return dataclasses.replace(self, name=name)._int(value)
+
     def _int(self, value: Any) -> int:
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise InvalidKey(f"{self.name} must be an integer, not {value!r}")
@@ -84,22 +88,35 @@ def flag_field(tag: str, doc: str) -> Any:
     return dataclasses.field(metadata={_META: FieldSpec("flag", "algorithm", doc, tag=tag)})
 
 
-@functools.cache
 def fields_of(key_class: type) -> tuple[FieldSpec, ...]:
     """The fields of a key class, in declaration order, which is the order of names and C++."""
+    return _fields_of(key_class)
+
+
+def fields_by_name(key_class: type) -> Mapping[str, FieldSpec]:
+    return _fields_by_name(key_class)
+
+
+def columns_of(key_class: type) -> Mapping[str, tuple[FieldSpec, int]]:
+    """Column name -> (field, index of the component)."""
+    return _columns_of(key_class)
+
+
+# The caches sit behind plain functions: type checkers hold a class of keys not to be hashable.
+@functools.cache
+def _fields_of(key_class: type) -> tuple[FieldSpec, ...]:
     return tuple(
         dataclasses.replace(f.metadata[_META], name=f.name) for f in dataclasses.fields(key_class)
     )
 
 
 @functools.cache
-def fields_by_name(key_class: type) -> Mapping[str, FieldSpec]:
+def _fields_by_name(key_class: type) -> Mapping[str, FieldSpec]:
     return {f.name: f for f in fields_of(key_class)}
 
 
 @functools.cache
-def columns_of(key_class: type) -> Mapping[str, tuple[FieldSpec, int]]:
-    """Column name -> (field, index of the component)."""
+def _columns_of(key_class: type) -> Mapping[str, tuple[FieldSpec, int]]:
     return {c: (f, i) for f in fields_of(key_class) for i, c in enumerate(f.columns())}
 
 

@@ -1,0 +1,205 @@
+"""From the words of a declaration (family, arch, where, preset) to the parts of a kernel set."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .arch import arch as find_arch
+from .arch import arches
+from .enums import FAMILY, PROVIDER, unknown
+from .errors import InvalidKey, suggest
+from .ops import op_of_family, ops
+from .ops.definition import Op, Preset, SpaceRequest
+from .parts import Declaration, SpacePart
+from .schema import columns_of, fields_by_name
+from .space import Space, column_names
+
+ArchLike = str | Sequence[str]
+TILES = ("curated", "all")
+
+
+def resolve_archs(archs: ArchLike) -> tuple[str, ...]:
+    """Arch names, without repetition: of one name or several, ``cpu`` or ``native``."""
+    if not isinstance(archs, (str, list, tuple)):
+        raise InvalidKey(f"arch must be a name or a list of names, not {archs!r}")
+    names: dict[str, None] = {}
+    for name in [archs] if isinstance(archs, str) else archs:
+        if not isinstance(name, str):
+            raise InvalidKey(f"arch must be a name, not {name!r}")
+        if name == "cpu":
+            names.update((n, None) for n, facts in arches().items() if not facts.is_gpu)
+        else:
+            names[native_level() if name == "native" else find_arch(name).name] = None
+    if not names:
+        raise InvalidKey("no arch given; name at least one, e.g. 'gfx942' or 'native'")
+    return tuple(names)
+
+
+def native_level() -> str:
+    """The most capable CPU level of this machine, or what ``CKDISP_CPU_LEVEL`` says.
+
+    Reads the flags in ``/proc/cpuinfo``; where there are none, the level is ``generic``.
+    """
+    forced = os.environ.get("CKDISP_CPU_LEVEL")
+    levels = [facts for facts in arches().values() if not facts.is_gpu]
+    if forced:
+        known = tuple(facts.name for facts in levels)
+        if forced not in known:
+            raise InvalidKey(unknown("CPU level in CKDISP_CPU_LEVEL", forced, known))
+        return forced
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return "generic"
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "generic"
+    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
+    flags = {flag.replace("_", "") for flag in line.partition(":")[2].split()}
+    usable = [facts for facts in levels if flags.issuperset(facts.features)]
+    return max(usable, key=lambda facts: len(facts.features)).name
+
+
+def declare_sweep(
+    family: str,
+    arch: ArchLike,
+    provider: str | None,
+    receipt: str | None,
+    tiles: str,
+    where: Mapping[str, Any],
+    *,
+    allow_empty: bool = False,
+) -> list[SpacePart]:
+    """One part per arch; see :meth:`KernelSet.sweep`."""
+    op = op_of_family(family)
+    if tiles not in TILES:
+        raise InvalidKey(unknown("tiles", tiles, TILES))
+    if provider is not None:
+        PROVIDER.code(provider, "provider")
+    _check_receipt(op, receipt)
+    values = _where_values(op, where)
+    named = frozenset(
+        column
+        for name in values
+        for field in op.aliases.get(name, (name,))
+        for column in column_names(op.key_class, field)
+    )
+    parts = []
+    for name in resolve_archs(arch):
+        chosen = provider or find_arch(name).provider
+        request = SpaceRequest(family, name, chosen, tiles, receipt, named)
+        try:
+            space = _narrow(op, op.space(request), values)
+            if not len(space) and not allow_empty:
+                raise InvalidKey(f"no kernel: {space.why_empty()}")
+        except InvalidKey as error:
+            hint = "; tiles='all' offers every legal value" if tiles == "curated" else ""
+            raise InvalidKey(f"{family} on {name}: {error}{hint}") from None
+        entry = {"family": family, "arch": name, "tiles": tiles}
+        if provider is not None:
+            entry["provider"] = provider
+        if receipt is not None:
+            entry["receipt"] = receipt
+        if values:
+            entry["where"] = values  # type: ignore[assignment]
+        parts.append(SpacePart(space, declaration=Declaration(entry)))
+    return parts
+
+
+def _check_receipt(op: Op, receipt: str | None) -> None:
+    if receipt is None or receipt in op.receipts:
+        return
+    if not op.receipts:
+        presets = ", ".join(op.presets())
+        raise InvalidKey(
+            f"{op.name} has no receipts, so {receipt!r} means nothing; its named sets are presets: "
+            f"{presets}"
+        )
+    raise InvalidKey(unknown("receipt", receipt, op.receipts))
+
+
+def _where_values(op: Op, where: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """``where`` with every value checked and in a list."""
+    fields, columns = fields_by_name(op.key_class), columns_of(op.key_class)
+    known = tuple(dict.fromkeys((*fields, *op.aliases, *columns)))
+    checked: dict[str, list[Any]] = {}
+    for name, given in where.items():
+        if name not in known:
+            raise InvalidKey(unknown("field", name, known))
+        spec = fields.get(name)
+        if name in op.aliases:
+            spec = dataclasses.replace(fields[op.aliases[name][0]], name=name)
+        values = _as_list(given, triple=spec is not None and bool(spec.components))
+        if not values:
+            raise InvalidKey(f"{name} lists no value")
+        if spec is not None:
+            checked[name] = [_plain(spec.validate(value)) for value in values]
+        else:
+            checked[name] = [columns[name][0].component(value, name) for value in values]
+    return checked
+
+
+def _as_list(given: Any, *, triple: bool) -> list[Any]:
+    if not isinstance(given, (list, tuple, set, frozenset, range)):
+        return [given]
+    values = list(given)
+    single = triple and values and not isinstance(values[0], (list, tuple))
+    return [values] if single else values
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _narrow(op: Op, space: Space, where: Mapping[str, Sequence[Any]]) -> Space:
+    for name, values in where.items():
+        if name in op.aliases:
+            space = space.restrict_equal(op.aliases[name], values)
+        else:
+            space = space.restrict(name, values)
+    return space
+
+
+def preset_table() -> dict[str, Preset]:
+    """Every preset of every op, by name."""
+    return {name: preset for op in ops() for name, preset in op.presets().items()}
+
+
+def preset_names(arch: str) -> tuple[str, ...]:
+    """The presets that select at least one kernel on ``arch``."""
+    name = find_arch(arch).name
+    return tuple(p for p, preset in preset_table().items() if preset.spaces(name))
+
+
+def declare_preset(name: str, arch: ArchLike, provider: str | None) -> list[SpacePart]:
+    """The parts of a preset; see :meth:`KernelSet.preset`."""
+    table = preset_table()
+    if name not in table:
+        raise InvalidKey(unknown("preset", name, tuple(table)))
+    parts = []
+    for target in resolve_archs(arch):
+        expected = find_arch(target).provider
+        if provider not in (None, expected):
+            raise InvalidKey(
+                f"preset {name} on {target}: it is served by provider {expected}, not "
+                f"{provider!r}{suggest(provider, PROVIDER.values)}"
+            )
+        spaces = table[name].spaces(target)
+        if not spaces:
+            known = ", ".join(preset_names(target)) or "none"
+            raise InvalidKey(f"preset {name} has no kernels on {target}; presets there: {known}")
+        entry = {"preset": name, "arch": target}
+        parts += [
+            SpacePart(space, declaration=Declaration(entry, i, len(spaces)))
+            for i, space in enumerate(spaces)
+        ]
+    return parts
+
+
+def families() -> tuple[str, ...]:
+    """Every family, in table order."""
+    return FAMILY.values

@@ -1,0 +1,84 @@
+"""Curated GEMM tiles: the few per arch and type that a deployment builds, from data files."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...arch import arch, arches
+from ...enums import DTYPE
+from . import facts
+from .key import Triple
+
+_HERE = Path(__file__).parent
+_CPU_ROLES = {
+    "packed": ("compute", "essential"),
+    "skinny": ("memory", "latency", "essential"),
+}
+
+
+@dataclass(frozen=True)
+class Curated:
+    """One algorithm. ``roles``: compute, memory (few rows), latency; essential for small sets."""
+
+    roles: tuple[str, ...]
+    tile: Triple
+    wave: Triple
+    warp: Triple
+    pipeline: str
+    scheduler: str
+    num_wave_groups: int
+
+
+@functools.cache
+def _document(name: str) -> Any:
+    return json.loads((_HERE / name).read_text(encoding="utf-8"))
+
+
+def _triple(numbers: list[int]) -> Triple:
+    m, n, k = numbers
+    return m, n, k
+
+
+def _cpu_rows(level: str, dtype_a: str) -> Iterator[Curated]:
+    for row in _document("curated_cpu.json")[level].get(dtype_a, ()):
+        roles = _CPU_ROLES[row["pipeline"]]
+        tile, warp = _triple(row["tile"]), _triple(row["warp"])
+        yield Curated(roles, tile, (1, 1, 1), warp, row["pipeline"], "default", 1)
+
+
+def _gpu_rows(name: str, family: str, dtypes: str) -> Iterator[Curated]:
+    kind = "preshuffle" if family == "gemm.preshuffle" else "block"
+    for group in _document("curated_gpu.json")["groups"]:
+        if kind == group["kind"] and name in group["archs"] and dtypes in group["dtypes"]:
+            for row in group["rows"]:
+                yield Curated(
+                    tuple(row["roles"]),
+                    _triple(row["tile"]),
+                    _triple(row["wave"]),
+                    _triple(row["warp"]),
+                    row["pipeline"],
+                    row["scheduler"],
+                    row.get("num_wave_groups", 1),
+                )
+
+
+@functools.cache
+def curated(name: str, family: str, dtype_a: str, dtype_b: str) -> tuple[Curated, ...]:
+    """The curated algorithms for a pair of types on an arch; empty where there are none."""
+    if arch(name).is_gpu:
+        same = dtype_a if dtype_a == dtype_b else f"{dtype_a}_{dtype_b}"
+        return tuple(_gpu_rows(name, family, same))
+    allowed = facts.warp_tiles(arches()[name], family, dtype_a, dtype_b)
+    return tuple(r for r in _cpu_rows(name, dtype_a) if r.warp in allowed)
+
+
+def pairs() -> list[tuple[str, str]]:
+    """The pairs of input types that any arch knows, equal types first."""
+    both = [(a, b) for a in DTYPE.values for b in DTYPE.values]
+    known = {tuple(key.split("_")[:2]) for facts_ in arches().values() for key in facts_.warp_tiles}
+    return sorted((p for p in both if p in known), key=lambda p: p[0] != p[1])

@@ -1,0 +1,154 @@
+"""Arch facts as arrays indexed by enumeration codes, for the GEMM rules."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+import numpy as np
+
+from ...arch import Arch, arches
+from ...columns import Array, Columns
+from ...enums import ARCH, DTYPE, FAMILY, PIPELINE, Enum
+
+ELEMENT_BYTES = {
+    "fp32": 4,
+    "fp16": 2,
+    "bf16": 2,
+    "fp8": 1,
+    "bf8": 1,
+    "int8": 1,
+    "int32": 4,
+}
+
+# (minimum, alignment) of a GPU tile in M, N and K.
+TILE_LIMITS = {
+    "gemm.standard": ((16, 16, 8), (16, 16, 8)),
+    "gemm.preshuffle": ((64, 64, 32), (32, 32, 16)),
+    "gemm.multi_d": ((16, 16, 8), (16, 16, 8)),
+}
+
+# Threads that one compute unit keeps in flight.
+MAX_THREADS_PER_CU = 2048
+
+# Element-wise operation -> fewest and most D tensors; the others take 0 to 4.
+D_COUNT = {
+    "passthrough": (0, 0),
+    "add": (1, 1),
+    "multiply": (1, 1),
+    "multi_d_add": (1, 4),
+    "multi_d_multiply": (1, 4),
+}
+ANY_D_COUNT = (0, 4)
+
+FLOAT_OUTPUTS = ("fp32", "fp16", "bf16")
+NARROW_FLOATS = ("fp8", "bf8")
+INT_OUTPUTS = ("int32", "int8", "fp32", "fp16", "bf16")
+
+
+def accumulator(dtype_a: str, dtype_b: str) -> str:
+    """The only accumulator type of a pair of input types."""
+    return "int32" if dtype_a == dtype_b == "int8" else "fp32"
+
+
+def outputs(dtype_a: str) -> tuple[str, ...]:
+    """The types that C and D may have when A has ``dtype_a``."""
+    if dtype_a == "int8":
+        return INT_OUTPUTS
+    return FLOAT_OUTPUTS + (NARROW_FLOATS if dtype_a in NARROW_FLOATS else ())
+
+
+def default_output(dtype_a: str) -> str:
+    """The type of C when a caller does not say."""
+    return {"int8": "int32", "fp8": "fp16", "bf8": "fp16"}.get(dtype_a, dtype_a)
+
+
+def arch_array(fact: str) -> Array:
+    """One number or flag of every arch, by arch code."""
+    return np.array([getattr(arches()[name], fact) for name in ARCH.values])
+
+
+def one_of(enum: Enum, values: Iterable[str], column: Array) -> Array:
+    """Whether each code of ``column`` is one of ``values``."""
+    table = np.zeros(len(enum.values), np.bool_)
+    table[[enum.code(v) for v in values]] = True
+    return table[column]
+
+
+def is_gpu(c: Columns) -> Array:
+    return arch_array("is_gpu")[c["arch"]]
+
+
+def element_bytes(column: Array) -> Array:
+    return np.array([ELEMENT_BYTES[v] for v in DTYPE.values], np.int64)[column]
+
+
+@functools.cache
+def lds_budgets() -> Array:
+    """Bytes for one A and one B tile, by arch code and pipeline code."""
+    return np.array(
+        [[arches()[a].lds_budget(p) for p in PIPELINE.values] for a in ARCH.values], np.int64
+    )
+
+
+def tile_limits(part: int) -> Array:
+    """(families, 3): minimum (0) or alignment (1) of GPU tiles; 1 for families of other ops."""
+    neutral = ((1, 1, 1), (1, 1, 1))
+    return np.array([TILE_LIMITS.get(f, neutral)[part] for f in FAMILY.values], np.int64)
+
+
+def combo(dtype_a: str, dtype_b: str) -> str:
+    """The key of a pair of input types in the warp tile tables."""
+    return f"{dtype_a}_{dtype_b}_{accumulator(dtype_a, dtype_b)}"
+
+
+def warp_tiles(arch: Arch, family: str, dtype_a: str, dtype_b: str) -> tuple[tuple[int, ...], ...]:
+    """The warp tiles (on a CPU register tiles) of a pair of types; empty if arch has none.
+
+    Preshuffle has its own list; an arch without one uses the standard list.
+    """
+    table = arch.warp_tiles
+    if family == "gemm.preshuffle" and arch.preshuffle_warp_tiles:
+        table = arch.preshuffle_warp_tiles
+    return table.get(combo(dtype_a, dtype_b), ())
+
+
+def _code(arch: Array, preshuffle: Array, a: Array, b: Array, m: Array, n: Array, k: Array) -> Array:
+    code = arch.astype(np.int64) * 2 + preshuffle
+    for value, limit in ((a, 64), (b, 64), (m, 4096), (n, 4096), (k, 4096)):
+        code = code * limit + np.minimum(value, limit - 1)
+    return code
+
+
+@functools.cache
+def _warp_tile_codes() -> Array:
+    rows = [
+        (ARCH.code(name), int(family == "gemm.preshuffle"), DTYPE.code(a), DTYPE.code(b), *tile)
+        for name, facts in arches().items()
+        for family in ("gemm.standard", "gemm.preshuffle")
+        for a in DTYPE.values
+        for b in DTYPE.values
+        for tile in warp_tiles(facts, family, a, b)
+    ]
+    return np.sort(_code(*np.array(rows, np.int64).T))
+
+
+def has_warp_tile(c: Columns) -> Array:
+    """Whether the arch has the warp tile for the family and input types."""
+    preshuffle = (c["family"] == FAMILY.code("gemm.preshuffle")).astype(np.int64)
+    tile = (c["warp_m"], c["warp_n"], c["warp_k"])
+    return np.isin(_code(c["arch"], preshuffle, c["dtype_a"], c["dtype_b"], *tile), _warp_tile_codes())
+
+
+@functools.cache
+def dtype_support() -> Array:
+    """(archs, 2, types, types): whether arch has any warp tile; second axis 1 is preshuffle."""
+    n = len(DTYPE.values)
+    table = np.zeros((len(ARCH.values), 2, n, n), np.bool_)
+    for name, facts in arches().items():
+        for part, family in enumerate(("gemm.standard", "gemm.preshuffle")):
+            for a in DTYPE.values:
+                for b in DTYPE.values:
+                    found = bool(warp_tiles(facts, family, a, b))
+                    table[ARCH.code(name), part, DTYPE.code(a), DTYPE.code(b)] = found
+    return table

@@ -1,0 +1,167 @@
+"""The parts of a kernel set: a space, a selection of its positions, or a list of keys."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from .columns import Array, Columns, from_keys
+from .errors import InvalidKey
+from .key import KernelKey
+from .space import Space
+
+_CHUNK = 1 << 15
+# Comparing overlapping spaces enumerates one of them; beyond this it would seem to hang.
+_MAX_ENUMERATED = 1 << 26
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """How a part was declared: the spec entry, and that it is part ``index`` of ``count``."""
+
+    entry: Mapping[str, Any]
+    index: int = 0
+    count: int = 1
+
+
+class Part(Protocol):
+    """Distinct keys in a fixed order."""
+
+    @property
+    def declaration(self) -> Declaration | None: ...
+    @property
+    def family(self) -> str: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[KernelKey]: ...
+    def __contains__(self, key: object) -> bool: ...
+    def select(self, positions: Array) -> Part:
+        """The keys at ``positions``, which ascend."""
+        ...
+
+    def keys(self, positions: Array) -> Sequence[KernelKey]: ...
+
+
+class KeyList:
+    """Explicit keys."""
+
+    declaration: Declaration | None = None
+
+    def __init__(self, keys: tuple[KernelKey, ...]) -> None:
+        self._keys = keys
+
+    @property
+    def family(self) -> str:
+        return ", ".join(sorted({key.family for key in self._keys}))
+
+    @functools.cached_property
+    def _set(self) -> frozenset[KernelKey]:
+        return frozenset(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[KernelKey]:
+        return iter(self._keys)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._set
+
+    def select(self, positions: Array) -> KeyList:
+        return KeyList(tuple(self.keys(positions)))
+
+    def keys(self, positions: Array) -> Sequence[KernelKey]:
+        return [self._keys[i] for i in positions.tolist()]
+
+
+class SpacePart:
+    """A whole space, or the keys of a space at ``positions`` (ascending)."""
+
+    def __init__(
+        self, space: Space, positions: Array | None = None, declaration: Declaration | None = None
+    ) -> None:
+        self.space = space
+        self.positions = positions
+        self.declaration = declaration
+
+    @property
+    def family(self) -> str:
+        return self[0].family if len(self) else ""
+
+    def __len__(self) -> int:
+        return len(self.space) if self.positions is None else len(self.positions)
+
+    def __getitem__(self, position: int) -> KernelKey:
+        return self.keys(np.array([position]))[0]
+
+    def __iter__(self) -> Iterator[KernelKey]:
+        for start in range(0, len(self), _CHUNK):
+            yield from self.keys(np.arange(start, min(start + _CHUNK, len(self))))
+
+    def __contains__(self, key: object) -> bool:
+        if type(key) is not self.space.key_class:
+            return False
+        return bool(self.find(from_keys(self.space.key_class, [key]))[0])
+
+    def select(self, positions: Array) -> SpacePart:
+        if len(positions) == len(self):
+            return self
+        return SpacePart(self.space, self._in_space(positions))
+
+    def keys(self, positions: Array) -> Sequence[KernelKey]:
+        return self.space.keys(self._in_space(positions))
+
+    def find(self, columns: Columns) -> Array:
+        """Whether each row of ``columns`` is a key of this part."""
+        found = self.space.positions(columns)
+        if self.positions is None:
+            return found >= 0
+        return np.isin(found, self.positions)
+
+    def columns(self, positions: Array) -> dict[str, Array]:
+        return self.space.columns(self._in_space(positions))
+
+    def _in_space(self, positions: Array) -> Array:
+        return positions if self.positions is None else self.positions[positions]
+
+
+def remove(part: Part, other: Part) -> Part:
+    """``part`` without the keys of ``other``; ``part`` itself if they share none."""
+    if isinstance(part, SpacePart) and isinstance(other, SpacePart):
+        return _remove_space(part, other)
+    if isinstance(part, SpacePart):
+        return _remove_keys(part, list(other))
+    kept = np.array([i for i, key in enumerate(part) if key not in other], np.int64)
+    return part if len(kept) == len(part) else part.select(kept)
+
+
+def _remove_keys(part: SpacePart, keys: list[KernelKey]) -> Part:
+    same = [key for key in keys if type(key) is part.space.key_class]
+    if not same:
+        return part
+    found = part.space.positions(from_keys(part.space.key_class, same))
+    mine = np.arange(len(part.space)) if part.positions is None else part.positions
+    kept = np.flatnonzero(~np.isin(mine, found[found >= 0]))
+    return part.select(kept)
+
+
+def _remove_space(part: SpacePart, other: SpacePart) -> Part:
+    if part.space.disjoint(other.space):
+        return part
+    whole = part.positions is None and other.positions is None
+    if whole and part.space.same_declaration(other.space):
+        return part.select(np.zeros(0, np.int64))
+    if len(part) > _MAX_ENUMERATED:
+        raise InvalidKey(
+            f"cannot compare overlapping sets of {len(part)} and {len(other)} keys; "
+            "narrow them with where, or sample them"
+        )
+    kept = [np.zeros(0, np.int64)]
+    for start in range(0, len(part), _CHUNK):
+        positions = np.arange(start, min(start + _CHUNK, len(part)))
+        kept.append(positions[~other.find(part.columns(positions))])
+    return part.select(np.concatenate(kept))
