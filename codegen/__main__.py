@@ -14,10 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import Error, InvalidKey
 from .emit.tree import Regenerate
+from .errors import Error, InvalidKey
 from .generate import EMITTERS, generate
 from .toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from .kernel_set import KernelSet
 
 if TYPE_CHECKING:
     from .kernel_set import KernelSet
@@ -31,17 +34,32 @@ def inputs() -> list[Path]:
     return sorted(p for p in _PACKAGE.rglob("*") if p.suffix in kinds and p.is_file())
 
 
+def _kernels(options: argparse.Namespace) -> KernelSet:
+    from .kernel_set import KernelSet
+
+    archs: list[str] = options.arch
+    sets = [
+        KernelSet.from_spec(os.path.abspath(spec), archs=archs or None, provider=options.provider)
+        for spec in options.spec
+    ]
+    if options.preset and not archs:
+        raise InvalidKey("a preset needs to know for which arch; add --arch")
+    sets += [KernelSet.preset(p, archs, provider=options.provider) for p in options.preset]
+    if not sets:
+        raise InvalidKey("no kernels are declared; give --spec FILE or --preset NAME")
+    return functools.reduce(operator.or_, sets)
+
+
 def _generate(options: argparse.Namespace) -> None:
-    kernels = _declared(options)
-    needs_compiler = "ninja" in options.emit
-    toolchain = (
-        Toolchain.find(options.cxx, cxx_flags=options.cxx_flag, launcher=options.launcher)
-        if needs_compiler or options.cxx
-        else None
-    )
+    kernels = _kernels(options)
+    toolchain = None
+    if "ninja" in options.emit or options.cxx:
+        toolchain = Toolchain.find(
+            options.cxx, cxx_flags=options.cxx_flag, launcher=options.launcher
+        )
     regenerate = None
     if options.regenerate:
-        specs = map(os.path.abspath, options.spec)
+        specs = [os.path.abspath(spec) for spec in options.spec]
         regenerate = Regenerate(_again(options), (*specs, *map(str, inputs())))
     result = generate(
         kernels,
@@ -53,25 +71,8 @@ def _generate(options: argparse.Namespace) -> None:
         regenerate=regenerate,
     )
     if not options.quiet and (result.written or result.removed):
-        kept = f", {len(result.removed)} removed" if result.removed else ""
-        print(f"{result.folder}: {len(result.written)} files written{kept}")
-
-
-def _declared(options: argparse.Namespace) -> KernelSet:
-    """The union of all specs and presets, in the order of the command line's kinds."""
-    from .kernel_set import KernelSet
-
-    if not options.spec and not options.preset:
-        raise InvalidKey("no kernels are declared; give --spec FILE or --preset NAME")
-    if options.preset and not options.arch:
-        raise InvalidKey("a preset needs an arch to build for; give --arch NAME")
-    archs, provider = options.arch or None, options.provider
-    sets = [
-        KernelSet.from_spec(Path(os.path.abspath(s)), archs=archs, provider=provider)
-        for s in options.spec
-    ]
-    sets += [KernelSet.preset(p, archs, provider=provider) for p in options.preset]
-    return functools.reduce(operator.or_, sets)
+        removed = f", {len(result.removed)} removed" if result.removed else ""
+        print(f"{result.folder}: {len(result.written)} files written{removed}")
 
 
 def _again(options: argparse.Namespace) -> tuple[str, ...]:
@@ -107,8 +108,8 @@ _RUN = (
 def _list_inputs(options: argparse.Namespace) -> None:
     for path in inputs():
         print(path)
-    if options.spec is not None:
-        print(os.path.abspath(options.spec))
+    for spec in options.spec:
+        print(os.path.abspath(spec))
 
 
 def _cpp_view(options: argparse.Namespace) -> None:
@@ -136,9 +137,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--out", required=True, help="folder to write")
     command.add_argument("--name", default="ckdisp_kernels", help="name of the library")
     command.add_argument(
-        "--arch", action="append", default=[], help="arch to build for, in place of the spec's"
+        "--arch", action="append", default=[], help="arch of presets, and of specs that name none"
     )
-    command.add_argument("--provider", help="provider to build with, in place of the spec's")
+    command.add_argument("--provider", help="only kernels of this provider")
     command.add_argument(
         "--emit", type=_emitters, default=list(EMITTERS), help="of ninja,cmake,make"
     )
@@ -155,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("list-inputs", help="print the files that generate depends on")
     command.set_defaults(run=_list_inputs)
-    command.add_argument("--spec", help="the spec, printed too")
+    command.add_argument("--spec", action="append", default=[], help="a spec, printed too")
 
     command = commands.add_parser("cpp-view", help="write the generated C++ headers")
     command.set_defaults(run=_cpp_view)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from .check import checked_keys
 from .emit.cmake import cmake_text
-from .emit.cpp_view import cpp_view
 from .emit.files import write_if_changed
 from .emit.graph import ninja_text
 from .emit.makefile import flags_text, makefile_text
@@ -22,6 +21,7 @@ from .emit.tree import LIBRARY_SOURCE, Regenerate, Tree, make_tree
 from .emit.unit import CPP_MARKER, symbol, unit_text
 from .enums import unknown
 from .errors import BuildError, InvalidKey
+from .headers import missing_headers, own_include_dirs
 from .key import KernelKey
 from .toolchain import Toolchain
 from .version import VERSION
@@ -77,37 +77,16 @@ def generate(
     if toolchain is None and "ninja" in emit:
         toolchain = Toolchain.find()
     folder = Path(os.path.abspath(out))
-    view = {} if include_dirs is not None else _own_view()
+    view = {} if include_dirs is not None else missing_headers()
     tree = make_tree(
         name,
         keys,
         toolchain=toolchain,
-        include_dirs=[Path(os.path.abspath(d)) for d in include_dirs or _own_include_dirs()],
+        include_dirs=[Path(os.path.abspath(d)) for d in include_dirs or own_include_dirs()],
         regenerate=regenerate,
     )
     texts = {**view, **folder_texts(tree, folder, emit)}
     return _write(folder, tree, texts)
-
-
-def _own_include_dirs() -> list[Path]:
-    sources = Path(__file__).parent.parent / "csrc"
-    return [sources / "include", sources]
-
-
-def _own_view() -> dict[str, str]:
-    """The generated headers, for the folder itself: a source checkout has none of its own."""
-    texts = {f"ckdisp/generated/{n}": t for n, t in cpp_view().items()}
-    root = _own_include_dirs()[0]
-    if all(_reads(root / path) == text for path, text in texts.items()):
-        return {}
-    return {f"include/{path}": text for path, text in texts.items()}
-
-
-def _reads(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeError):
-        return None
 
 
 def folder_texts(tree: Tree, folder: Path, emit: Collection[str]) -> dict[str, str]:

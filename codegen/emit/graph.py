@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 from .tree import LIBRARY_OBJECT, LIBRARY_SOURCE, Tree, Unit, Variant
 from .unit import TEXT_MARKER
@@ -60,7 +61,7 @@ class _Graph:
         from ninja import ninja_syntax
 
         self.text = io.StringIO()
-        self.writer = ninja_syntax.Writer(self.text, width=1_000_000)
+        self.writer = ninja_syntax.Writer(cast(Any, self.text), width=1_000_000)
         self._paths = 0
 
     def path(self, path: str) -> str:
