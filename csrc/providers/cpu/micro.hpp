@@ -1,0 +1,90 @@
+// The micro-kernels: a register tile of C from one packed panel of A and one of B.
+#pragma once
+
+#include "traits.hpp"
+
+namespace ckdisp::cpu {
+namespace {
+
+template <class Kernel>
+struct Micro {
+  using T = Traits<Kernel>;
+  using AccV = typename T::AccV;
+  using U = typename T::U;
+
+  // Writes Rows x (Vectors * lanes) accumulators at `out`, rows `ldo` apart; adds to what is there
+  // if `accumulate`.
+  template <int Rows, int Vectors>
+  static CKDISP_CPU_NOINLINE void tile(const std::uint32_t* a, const std::uint32_t* b, Index units,
+                                       typename T::Acc* out, Index ldo,
+                                       bool accumulate) noexcept {
+    constexpr int lanes = T::lanes;
+    AccV acc[Rows][Vectors];
+    unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
+      unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA { acc[r][v] = AccV{}; });
+    });
+    for (Index k = 0; k < units; ++k) {
+      U bk[Vectors];
+      unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA { bk[v] = load<U>(b + v * lanes); });
+      unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
+        const U ar = splat<U>(a[r]);
+        unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA {
+          acc[r][v] = multiply_add<T>(acc[r][v], ar, bk[v]);
+        });
+      });
+      a += T::mr;
+      b += T::nr;
+    }
+    unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
+      unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA {
+        typename T::Acc* to = out + r * ldo + v * lanes;
+        store(to, accumulate ? add(acc[r][v], load<AccV>(to)) : acc[r][v]);
+      });
+    });
+  }
+
+  using Function = void (*)(const std::uint32_t*, const std::uint32_t*, Index, typename T::Acc*,
+                            Index, bool) noexcept;
+
+  // The smallest tile that covers rows x vectors: heights and widths are halved, rounding up, so
+  // that an edge wastes at most half of its work.
+  static CKDISP_CPU_INLINE Function choose(Index rows, Index vectors) {
+    return by_rows<T::mr>(rows, vectors);
+  }
+
+  // Rows that choose() computes for `rows` existing ones.
+  static constexpr Index computed_rows(Index rows) {
+    Index covered = T::mr;
+    while (covered > 1 && rows <= (covered + 1) / 2) covered = (covered + 1) / 2;
+    return covered;
+  }
+
+  // One add of two accumulator vectors; integers wrap around.
+  static CKDISP_CPU_INLINE AccV add(AccV x, AccV y) {
+    if constexpr (T::integer) {
+      return bits<AccV>(bits<U>(x) + bits<U>(y));
+    } else {
+      return x + y;
+    }
+  }
+
+ private:
+  template <int Rows>
+  static CKDISP_CPU_INLINE Function by_rows(Index rows, Index vectors) {
+    if constexpr (Rows > 1) {
+      if (rows <= (Rows + 1) / 2) return by_rows<(Rows + 1) / 2>(rows, vectors);
+    }
+    return by_vectors<Rows, T::nv>(vectors);
+  }
+
+  template <int Rows, int Vectors>
+  static CKDISP_CPU_INLINE Function by_vectors(Index vectors) {
+    if constexpr (Vectors > 1) {
+      if (vectors <= (Vectors + 1) / 2) return by_vectors<Rows, (Vectors + 1) / 2>(vectors);
+    }
+    return &tile<Rows, Vectors>;
+  }
+};
+
+}  // namespace
+}  // namespace ckdisp::cpu
