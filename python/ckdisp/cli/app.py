@@ -116,8 +116,10 @@ def _report(error: BaseException) -> int:
     if isinstance(error, click.UsageError):
         context = error.ctx
         if context is not None:
-            _say(f"{error.format_message()}\n{context.get_usage()}\n"
-                 f"Try '{context.command_path} --help'.")
+            _say(
+                f"{error.format_message()}\n{context.get_usage()}\n"
+                f"Try '{context.command_path} --help'."
+            )
         else:
             _say(error.format_message())
         return EXIT_USAGE

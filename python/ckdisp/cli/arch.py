@@ -65,11 +65,11 @@ def _show(found: Arch, as_json: bool) -> None:
     for label, text in facts.items():
         if text:
             click.echo(f"  {label + ':':<18}{text}")
-    kinds = ("register tiles" if not found.is_gpu else "warp tiles", found.warp_tiles), (
-        "preshuffle warp tiles",
-        found.preshuffle_warp_tiles,
-    )
-    for label, tiles in kinds:
+    kinds = {
+        "warp tiles" if found.is_gpu else "register tiles": found.warp_tiles,
+        "preshuffle warp tiles": found.preshuffle_warp_tiles,
+    }
+    for label, tiles in kinds.items():
         if tiles:
             click.echo(f"  {label}:")
         for types, shapes in tiles.items():

@@ -29,9 +29,15 @@ def print_lines(lines: Iterable[str]) -> None:
         click.echo("\n".join(chunk))
 
 
-def is_terminal() -> bool:
-    """Whether a person looks at standard output."""
-    return sys.stdout is not None and sys.stdout.isatty()
+def is_terminal(*, err: bool = False) -> bool:
+    """Whether a person looks at standard output, or at standard error."""
+    stream = sys.stderr if err else sys.stdout
+    return stream is not None and stream.isatty()
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 kernel``, ``3 kernels``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def print_table(

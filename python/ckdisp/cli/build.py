@@ -1,0 +1,136 @@
+"""``ckdisp generate`` and ``ckdisp build``: from a declaration to a library."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from .output import is_terminal, json_option, plural, print_json
+from .selection import Selection, set_options
+
+EMITTERS = ("ninja", "cmake", "make")
+
+
+class EmitType(click.ParamType):
+    """Build files by name, with commas between."""
+
+    name = "KIND,KIND"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        from ..codegen.enums import unknown
+
+        if isinstance(value, tuple):
+            return value
+        kinds = [k.strip() for k in str(value).split(",") if k.strip()]
+        for kind in kinds:
+            if kind not in EMITTERS:
+                self.fail(unknown("build file", kind, EMITTERS), param, ctx)
+        if not kinds:
+            self.fail(f"name at least one of {', '.join(EMITTERS)}", param, ctx)
+        return tuple(dict.fromkeys(kinds))
+
+
+@click.command("generate")
+@set_options
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Folder to write; it must be new, empty or written by ckdisp.",
+)
+@click.option(
+    "--emit",
+    type=EmitType(),
+    default="ninja,cmake,make",
+    show_default=True,
+    help="Build files to write.",
+)
+@click.option(
+    "--name", default="ckdisp_kernels", show_default=True, help="Name of the library and header."
+)
+@json_option
+def generate_command(
+    selection: Selection, out: Path, emit: tuple[str, ...], name: str, as_json: bool
+) -> None:
+    """Write the sources and build files of a kernel set.
+
+    Only files whose content changes are touched; units of kernels that left the set are removed.
+    Build the folder with `ckdisp build`, ninja, CMake or make.
+    """
+    from ..codegen.generate import generate
+
+    kernels = selection.kernel_set()
+    result = generate(kernels, out, emit, name=name)
+    if as_json:
+        print_json(
+            {
+                "folder": str(result.folder),
+                "library": result.library,
+                "kernels": len(kernels),
+                "written": list(result.written),
+                "unchanged": list(result.unchanged),
+                "removed": list(result.removed),
+            }
+        )
+        return
+    click.echo(
+        f"{result.folder}: {plural(len(kernels), 'kernel')}; {len(result.written)} files written, "
+        f"{len(result.unchanged)} unchanged, {len(result.removed)} removed"
+    )
+
+
+@click.command("build")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--jobs", "-j", type=click.IntRange(1, 4096), help="Compile jobs at once.")
+@click.option("--verbose", "-v", is_flag=True, help="A line for every file that is compiled.")
+@json_option
+def build_command(folder: Path, jobs: int | None, verbose: bool, as_json: bool) -> None:
+    """Build a folder written by `ckdisp generate`.
+
+    The last line is the path of the library. Only what changed is compiled.
+    """
+    from ..codegen.build import build
+
+    start = time.perf_counter()
+    with _progress(folder, verbose) as steps:
+        library = build(folder, jobs=jobs, progress=steps)
+    seconds = time.perf_counter() - start
+    path = os.path.abspath(library)
+    if as_json:
+        print_json({"library": path, "steps": steps.total, "seconds": seconds})
+        return
+    click.echo(f"{plural(steps.total, 'step')} in {seconds:.1f} s" if steps.total else "no change")
+    click.echo(path)
+
+
+class _Steps:
+    """Counts the commands of a build and passes them on."""
+
+    def __init__(self, show: Callable[[int, int, str], None]) -> None:
+        self.total = 0
+        self._show = show
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        self.total = total
+        self._show(done, total, what)
+
+
+@contextlib.contextmanager
+def _progress(folder: Path, verbose: bool) -> Iterator[_Steps]:
+    """On standard error: a line for each command if asked for, else a bar on a terminal."""
+    from ..codegen.emit.manifest import read_manifest
+    from ..jit.progress import reporting
+
+    if verbose:
+        yield _Steps(lambda done, total, what: click.echo(f"[{done}/{total}] {what}", err=True))
+        return
+    manifest = read_manifest(folder) or {}
+    with reporting(is_terminal(err=True), len(manifest.get("kernels", ())), 0) as show:
+        yield _Steps(show)

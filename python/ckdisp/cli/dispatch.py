@@ -1,0 +1,83 @@
+"""``ckdisp select`` and ``ckdisp explain``: which kernel runs a problem, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .output import bold, json_option, print_json, print_table
+from .problems import ProblemOptions, problem_options
+from .sources import Source, source_options
+
+if TYPE_CHECKING:
+    from .. import Candidate
+
+
+@click.command("select")
+@problem_options
+@source_options
+@json_option
+def select_command(problem: ProblemOptions, source: Source, as_json: bool) -> None:
+    """Say which kernel runs a problem.
+
+    The exit code is 1 if no kernel supports it; `ckdisp explain` says why.
+    """
+    dispatcher = source.dispatcher(problem)
+    kernel = dispatcher.select(problem.make())
+    if as_json:
+        print_json(
+            {"problem": problem.to_dict(), "kernel": kernel.name, "key": kernel.key.to_dict()}
+        )
+    else:
+        click.echo(kernel.name)
+
+
+@click.command("explain")
+@problem_options
+@source_options
+@json_option
+def explain_command(problem: ProblemOptions, source: Source, as_json: bool) -> None:
+    """Show every candidate kernel for a problem and why it loses or wins.
+
+    Costs are estimates of which only the order matters. The exit code is 1 if no kernel supports
+    the problem.
+    """
+    candidates = source.dispatcher(problem).explain(problem.make())
+    if as_json:
+        print_json({"problem": problem.to_dict(), "candidates": [_to_dict(c) for c in candidates]})
+    else:
+        click.echo(bold(str(problem)))
+        print_table(
+            ("rank", "cost", "supported", "reason", "kernel", "why"),
+            [_cells(c) for c in candidates],
+            right=("rank", "cost"),
+            styles=["green" if c.rank == 0 else "" if c.supported else "dim" for c in candidates],
+        )
+    if not any(c.supported for c in candidates):
+        raise SystemExit(1)
+
+
+def _cells(candidate: Candidate) -> tuple[str, ...]:
+    if candidate.supported:
+        why = "chosen" if candidate.rank == 0 else ""
+        return (
+            str(candidate.rank),
+            f"{candidate.cost:.4g}",
+            "yes",
+            candidate.reason,
+            candidate.kernel.name,
+            why,
+        )
+    return ("-", "-", "no", candidate.reason, candidate.kernel.name, candidate.text)
+
+
+def _to_dict(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "kernel": candidate.kernel.name,
+        "supported": candidate.supported,
+        "reason": candidate.reason,
+        "text": candidate.text,
+        "cost": candidate.cost if candidate.supported else None,
+        "rank": candidate.rank if candidate.supported else None,
+    }

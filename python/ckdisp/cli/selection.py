@@ -1,0 +1,212 @@
+"""The options that select a kernel set, shared by list, count, generate and the JIT options."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..codegen.enums import FAMILY, unknown
+from ..codegen.errors import InvalidKey
+from ..codegen.key import KernelKey
+from ..codegen.ops import op_of_family
+from ..codegen.schema import columns_of, fields_by_name
+
+if TYPE_CHECKING:
+    from ..kernel_set import KernelSet
+
+
+class WhereType(click.ParamType):
+    """``field=value,value``: the field name and its values."""
+
+    name = "FIELD=V1,V2"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, list[Any]]:
+        field, equals, values = value.partition("=")
+        parts = [v.strip() for v in values.split(",")]
+        if not equals or not field.strip() or not all(parts):
+            self.fail(
+                f"cannot read {value!r}; write a field and the values it may have, "
+                "e.g. --where dtype=fp32,bf16",
+                param,
+                ctx,
+            )
+        return field.strip(), [_plain(v) for v in parts]
+
+
+def _plain(text: str) -> Any:
+    """A value as JSON would hold it: ``128``, ``128x64x32``, ``true`` or a name."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    parts = text.split("x")
+    if len(parts) > 1 and all(p.isascii() and p.isdigit() for p in parts):
+        return tuple(int(p) for p in parts)
+    return {"true": True, "false": False}.get(text, text)
+
+
+class Conditions:
+    """Whether a key has one of the ``families``, one of the ``arches`` and the values asked for.
+
+    None of a kind means any. :class:`ckdisp.InvalidKey` for fields that no key has.
+    """
+
+    def __init__(
+        self,
+        families: Collection[str],
+        where: Mapping[str, list[Any]],
+        arches: Collection[str] = (),
+    ) -> None:
+        self.families = families
+        self.arches = arches
+        self.where = where
+
+    def __call__(self, key: KernelKey) -> bool:
+        if self.families and key.family not in self.families:
+            return False
+        if self.arches and key.arch not in self.arches:
+            return False
+        return all(self._holds(key, name, values) for name, values in self.where.items())
+
+    def _holds(self, key: KernelKey, name: str, values: list[Any]) -> bool:
+        aliases = op_of_family(key.family).aliases
+        columns = columns_of(type(key))
+        specs = fields_by_name(type(key))
+        for field in aliases.get(name, (name,)):
+            if field in specs:
+                spec, found = specs[field], getattr(key, field)
+                if found not in [spec.validate(v) for v in values]:
+                    return False
+            elif field in columns:
+                spec, component = columns[field]
+                if getattr(key, spec.name)[component] not in values:
+                    return False
+            else:
+                raise InvalidKey(unknown("field", field, (*specs, *aliases, *columns)))
+        return True
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the options of :func:`set_options` said."""
+
+    family: str | None
+    arches: tuple[str, ...]
+    provider: str | None
+    preset: str | None
+    tiles: str | None
+    where: Mapping[str, list[Any]]
+    spec: Path | None
+
+    def kernel_set(self) -> KernelSet:
+        """The kernel set; :class:`ckdisp.InvalidKey` for names that do not exist."""
+        from ..kernel_set import KernelSet
+
+        arches = list(self.arches) or ["native"]
+        if self.spec is not None:
+            self._refuse_with_spec()
+            return KernelSet.from_spec(self.spec, archs=arches, provider=self.provider)
+        if self.family is None:
+            raise click.UsageError("give a FAMILY, such as gemm.standard, or a file with --spec")
+        if self.preset is None:
+            return KernelSet.sweep(
+                self.family,
+                arches,
+                provider=self.provider,
+                tiles=self.tiles or "curated",
+                where=self.where,
+            )
+        if self.tiles:
+            raise click.UsageError("--preset names its tiles itself; leave --tiles out")
+        return self._preset(self.family, arches)
+
+    def _preset(self, family: str, arches: list[str]) -> KernelSet:
+        from ..kernel_set import KernelSet
+
+        FAMILY.code(family, "family")
+        op = family.partition(".")[0]
+        assert self.preset is not None
+        name = self.preset if self.preset.startswith(f"{op}.") else f"{op}.{self.preset}"
+        found = KernelSet.preset(name, arches, provider=self.provider)
+        wanted = Conditions({family}, self.where)
+        kept = found.filter(wanted)
+        if not kept:
+            families = sorted({key.family for key in found})
+            raise InvalidKey(
+                f"preset {name} holds no kernels of {family} that --where accepts; it holds "
+                f"{len(found)} kernels of {', '.join(families)}"
+            )
+        return kept
+
+    def _refuse_with_spec(self) -> None:
+        given = {
+            "FAMILY": self.family,
+            "--preset": self.preset,
+            "--tiles": self.tiles,
+            "--where": self.where,
+        }
+        extra = [name for name, value in given.items() if value]
+        if extra:
+            raise click.UsageError(
+                f"--spec declares the kernels itself; leave out {', '.join(extra)}"
+            )
+
+
+_OPTIONS = (
+    click.argument("family", required=False),
+    click.option(
+        "--arch",
+        "arches",
+        multiple=True,
+        help="Architecture or CPU level, may be repeated; default: that of this machine.",
+    ),
+    click.option("--provider", help="Only kernels of this provider."),
+    click.option("--preset", help="A named set, such as fp16_rcr_essential."),
+    click.option(
+        "--tiles",
+        type=click.Choice(["curated", "all"]),
+        help="The tiles worth building (curated, the default) or every legal one.",
+    ),
+    click.option(
+        "--where",
+        "where",
+        type=WhereType(),
+        multiple=True,
+        help="Only keys whose field has one of these values; may be repeated.",
+    ),
+    click.option(
+        "--spec", type=click.Path(path_type=Path), help="JSON file that declares the kernels."
+    ),
+)
+
+
+def set_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of :class:`Selection`; it receives one ``selection``."""
+
+    @functools.wraps(command)
+    def wrapper(
+        family: str | None,
+        arches: tuple[str, ...],
+        provider: str | None,
+        preset: str | None,
+        tiles: str | None,
+        where: tuple[tuple[str, list[Any]], ...],
+        spec: Path | None,
+        **rest: Any,
+    ) -> None:
+        conditions: dict[str, list[Any]] = {}
+        for field, values in where:
+            conditions.setdefault(field, []).extend(values)
+        arches = tuple(dict.fromkeys(arches))
+        command(
+            selection=Selection(family, arches, provider, preset, tiles, conditions, spec), **rest
+        )
+
+    for option in reversed(_OPTIONS):
+        wrapper = option(wrapper)
+    return wrapper
