@@ -1,0 +1,97 @@
+#include "cached.hpp"
+
+#include <ckdisp/names.hpp>
+
+#include <string>
+
+namespace ckdisp::python {
+namespace {
+
+constexpr const char* kExchangeAttribute = "__dlpack_c_exchange_api__";
+
+const dlpack::Exchange* find_exchange(nb::handle type) {
+  if (!nb::hasattr(type, kExchangeAttribute)) return nullptr;
+  const nb::object capsule = nb::getattr(type, kExchangeAttribute);
+  if (!PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) return nullptr;
+  const auto* api = static_cast<const dlpack::Exchange*>(
+      PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  while (api != nullptr && api->version.major != 1) api = api->previous;
+  return api != nullptr && api->tensor_from_object != nullptr ? api : nullptr;
+}
+
+}  // namespace
+
+Cached::Cached() {
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  ndarray = reinterpret_cast<PyTypeObject*>(nb::object(numpy.attr("ndarray")).release().ptr());
+  array_struct = nb::steal(PyUnicode_InternFromString("__array_struct__"));
+  requires_grad_ = nb::steal(PyUnicode_InternFromString("requires_grad"));
+  empty_ = numpy.attr("empty");
+}
+
+Cached& cached() {
+  static Cached* objects = new Cached;
+  return *objects;
+}
+
+nb::handle Cached::helper(const char* name) const {
+  return nb::object(nb::module_::import_("ckdisp.tensors").attr(name)).release();
+}
+
+std::optional<Dtype> Cached::extension_dtype(nb::handle dtype) const {
+  if (const auto* known = extension_dtypes_.find(dtype.ptr())) return *known;
+  static const nb::handle find = helper("extension_dtype");
+  const nb::object name = find(dtype);
+  std::optional<Dtype> found;
+  if (!name.is_none()) found = from_name<Dtype>(nb::cast<const char*>(name));
+  return extension_dtypes_.insert(dtype.ptr(), found);
+}
+
+const dlpack::Exchange* Cached::exchange_of(nb::handle object) const {
+  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
+  if (const auto* known = exchanges_.find(type)) return *known;
+  return exchanges_.insert(type, find_exchange(object.type()));
+}
+
+void Cached::check_no_gradient(nb::handle tensor, const char* name) const {
+  const nb::object wanted =
+      nb::steal(PyObject_GetAttr(tensor.ptr(), requires_grad_.ptr()));
+  if (!wanted.is_valid()) {
+    PyErr_Clear();  // no framework with gradients
+    return;
+  }
+  if (wanted.ptr() != Py_True) return;
+  static const nb::handle check = helper("check_no_gradient");
+  check(name);
+}
+
+nb::handle Cached::numpy_dtype(Dtype dtype) const {
+  nb::object& slot = dtypes_[static_cast<std::size_t>(dtype)];
+  if (!slot.is_valid()) {
+    static const nb::handle make = helper("numpy_dtype");
+    slot = make(to_name(dtype));
+  }
+  return slot;
+}
+
+nb::object Cached::numpy_empty(std::int64_t rows, std::int64_t columns, Dtype dtype) const {
+  return empty_(nb::make_tuple(rows, columns), numpy_dtype(dtype));
+}
+
+nb::object Cached::framework_empty(nb::handle like, std::int64_t rows, std::int64_t columns,
+                                   Dtype dtype) const {
+  static const nb::handle make = helper("empty_like_kind");
+  return nb::object(make(like, rows, columns, to_name(dtype)));
+}
+
+nb::object Cached::convert_like(nb::handle like, nb::handle array) const {
+  static const nb::handle convert = helper("convert_like");
+  return nb::object(convert(like, array));
+}
+
+Dtype Cached::dtype_from_object(nb::handle object) const {
+  static const nb::handle name = helper("dtype_name");
+  return from_name<Dtype>(nb::cast<const char*>(name(object)), "dtype");
+}
+
+}  // namespace ckdisp::python

@@ -1,0 +1,52 @@
+// Python objects that every call needs, looked up once.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <optional>
+
+#include <ckdisp/generated/enums.hpp>
+
+#include "dlpack.hpp"
+#include "small_cache.hpp"
+
+namespace ckdisp::python {
+
+namespace nb = nanobind;
+
+class Cached {
+ public:
+  PyTypeObject* ndarray;
+  nb::object array_struct;  // "__array_struct__"
+
+  // The type of a NumPy dtype of ml_dtypes; empty for others.
+  std::optional<Dtype> extension_dtype(nb::handle dtype) const;
+  // The C exchange interface of the object's type; null when it has none that can be used.
+  const dlpack::Exchange* exchange_of(nb::handle object) const;
+  // Throws InvalidArgument for a tensor whose gradient would be lost.
+  void check_no_gradient(nb::handle tensor, const char* name) const;
+
+  nb::object numpy_empty(std::int64_t rows, std::int64_t columns, Dtype dtype) const;
+  // Helpers in ckdisp.tensors, for what is rare or specific to a framework.
+  nb::object framework_empty(nb::handle like, std::int64_t rows, std::int64_t columns,
+                             Dtype dtype) const;
+  nb::object convert_like(nb::handle like, nb::handle array) const;
+  Dtype dtype_from_object(nb::handle object) const;
+
+ private:
+  friend Cached& cached();
+  Cached();
+  nb::handle helper(const char* name) const;
+  nb::handle numpy_dtype(Dtype dtype) const;
+
+  nb::object empty_, requires_grad_;
+  mutable nb::object dtypes_[EnumNames<Dtype>::size];
+  mutable SmallCache<std::optional<Dtype>> extension_dtypes_;
+  mutable SmallCache<const dlpack::Exchange*> exchanges_;
+};
+
+// Made on first use, never freed: the interpreter may be gone before static objects are.
+Cached& cached();
+
+}  // namespace ckdisp::python

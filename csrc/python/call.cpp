@@ -1,0 +1,331 @@
+#include "call.hpp"
+
+#include <nanobind/stl/pair.h>
+
+#include <ckdisp/errors.hpp>
+#include <ckdisp/names.hpp>
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace ckdisp::python {
+namespace {
+
+std::string shape_text(const Tensor& t) {
+  return t.ndim == 2 ? "(" + std::to_string(t.shape[0]) + ", " + std::to_string(t.shape[1]) + ")"
+                     : "(" + std::to_string(t.shape[0]) + ",)";
+}
+
+void check_matrix(const Tensor& t) {
+  if (t.ndim == 2) return;
+  throw InvalidArgument(std::string(t.name) + " has shape " + shape_text(t) +
+                        "; pass a matrix (two dimensions)");
+}
+
+// The layouts that A and B fit, as bits by code; all of them for a matrix that must be copied.
+struct Fit {
+  Orders orders;
+  bool copy;
+
+  explicit Fit(const Tensor& t) : orders(orders_of(t)), copy(!orders.row && !orders.column) {}
+  bool row() const { return orders.row || copy; }
+  bool column() const { return orders.column || copy; }
+};
+
+struct LayoutOrders {
+  Layout layout;
+  bool a_row, b_row;
+};
+// In the order of preference where several fit.
+constexpr LayoutOrders kLayouts[] = {{Layout::rrr, true, true},
+                                     {Layout::rcr, true, false},
+                                     {Layout::crr, false, true},
+                                     {Layout::ccr, false, false}};
+
+// The D tensors of a call: one tensor or a sequence of them.
+std::vector<Tensor> import_d(nb::handle d) {
+  std::vector<Tensor> out;
+  if (d.is_none()) return out;
+  static constexpr const char* kNames[] = {"d[0]", "d[1]", "d[2]", "d[3]"};
+  if (!PyTuple_Check(d.ptr()) && !PyList_Check(d.ptr())) {
+    out.push_back(import_tensor(d, "d"));
+    return out;
+  }
+  const std::size_t count = nb::len(d);
+  if (count > static_cast<std::size_t>(kMaxD)) {
+    throw InvalidArgument("d holds " + std::to_string(count) + " tensors; at most " +
+                          std::to_string(kMaxD) + " can be fused");
+  }
+  out.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) out.push_back(import_tensor(d[i], kNames[i]));
+  return out;
+}
+
+// How one D is described in each order, and whether that needs a copy.
+struct DFit {
+  bool row = false, column = false;
+  std::int64_t ld_row = 0, ld_column = 0;
+};
+
+DFit fit_d(const Tensor& d, std::int64_t m, std::int64_t n) {
+  if ((d.rows() != m && d.rows() != 1) || (d.columns() != n && d.columns() != 1) ||
+      (d.ndim == 1 && d.columns() != n)) {
+    throw InvalidArgument(std::string(d.name) + " has shape " + shape_text(d) +
+                          ", which does not broadcast to the result (" + std::to_string(m) + ", " +
+                          std::to_string(n) + ")");
+  }
+  const Orders orders = orders_of(d);
+  DFit fit;
+  if (d.columns() == n && orders.row) {
+    fit.row = true;
+    fit.ld_row = d.rows() == 1 && m != 1 ? 0 : orders.ld_row;
+  }
+  if (d.rows() == m && orders.column) {
+    fit.column = true;
+    fit.ld_column = d.columns() == 1 && n != 1 ? 0 : orders.ld_column;
+  }
+  return fit;
+}
+
+class Resolver {
+ public:
+  Resolver(const Dispatcher* dispatcher, const GemmRequest& request)
+      : dispatcher_(dispatcher), request_(request) {
+    std::memset(&call_.problem, 0, sizeof call_.problem);
+    std::memset(&call_.args, 0, sizeof call_.args);
+  }
+
+  GemmProblemData problem() {
+    describe();
+    if (out_) use_output(*out_);
+    validate(call_.problem);
+    return call_.problem;
+  }
+
+  GemmCall call() {
+    describe();
+    if (out_) {
+      check_writable(*out_);
+      use_output(*out_);
+      call_.output = nb::borrow(request_.out);
+      call_.keep.push_back(std::move(*out_));
+    } else {
+      validate(call_.problem);  // before memory is taken for a size that cannot be
+      Tensor out;
+      call_.output = new_output(call_.a, problem_.m, problem_.n, problem_.dtype_c, &out);
+      use_output(out);
+      call_.keep.push_back(std::move(out));
+    }
+    point();
+    return std::move(call_);
+  }
+
+ private:
+  void describe() {
+    call_.a = import_tensor(request_.a, "a");
+    b_ = import_tensor(request_.b, "b");
+    check_matrix(call_.a);
+    check_matrix(b_);
+    if (call_.a.shape[1] != b_.shape[0]) {
+      throw InvalidArgument("a has shape " + shape_text(call_.a) + " and b " + shape_text(b_) +
+                            ": the columns of a must equal the rows of b");
+    }
+    problem_.m = call_.a.shape[0];
+    problem_.n = b_.shape[1];
+    problem_.k = b_.shape[0];
+    problem_.k_batch = 1;
+    problem_.ldc = problem_.n;
+    problem_.elementwise = from_name<Elementwise>(request_.epilogue, "epilogue");
+    describe_types();
+    describe_d_count();
+    choose_layout();
+  }
+
+  void describe_types() {
+    problem_.dtype_a = call_.a.dtype;
+    problem_.dtype_b = b_.dtype;
+    problem_.dtype_acc = default_accumulator(problem_.dtype_a);
+    if (!request_.out.is_none()) out_ = import_tensor(request_.out, "out");
+    if (!request_.out_dtype.is_none()) {
+      problem_.dtype_c = dtype_of(request_.out_dtype);
+    } else {
+      problem_.dtype_c = out_ ? out_->dtype : default_output(problem_.dtype_a);
+    }
+    problem_.dtype_d = problem_.dtype_c;
+  }
+
+  void describe_d_count() {
+    d_ = import_d(request_.d);
+    problem_.num_d = static_cast<std::uint8_t>(d_.size());
+    for (const Tensor& d : d_) {
+      if (d.dtype != d_[0].dtype) {
+        throw InvalidArgument(std::string("the D tensors have types ") + to_name(d_[0].dtype) +
+                              " and " + to_name(d.dtype) + "; convert them to one type");
+      }
+      problem_.dtype_d = d.dtype;
+      d_fit_.push_back(fit_d(d, problem_.m, problem_.n));
+    }
+  }
+
+  bool fits(Order order) const {
+    for (const DFit& fit : d_fit_) {
+      if (order == Order::r ? !fit.row : !fit.column) return false;
+    }
+    return true;
+  }
+
+  // Takes the first combination of orders that the matrices fit and that has a kernel; the first
+  // that they fit when none has, so that the error names it.
+  void choose_layout() {
+    const Fit a(call_.a), b(b_);
+    copy_a_ = a.copy;
+    copy_b_ = b.copy;
+    const LayoutOrders* chosen = nullptr;
+    Order chosen_d = Order::r;
+    int options = 0;
+    for (const LayoutOrders& option : kLayouts) {
+      if (!(option.a_row ? a.row() : a.column()) || !(option.b_row ? b.row() : b.column())) {
+        continue;
+      }
+      for (const Order order : {Order::r, Order::c}) {
+        // Order r is always possible, by copying the D tensors that do not fit it.
+        if (order == Order::c && (d_.empty() || !fits(Order::c))) continue;
+        ++options;
+        if (chosen == nullptr) {
+          chosen = &option;
+          chosen_d = order;
+        }
+        candidates_[options - 1] = {&option, order};
+      }
+    }
+    if (options > 1 && dispatcher_ != nullptr) {
+      for (int pass = 0; pass < 2; ++pass) {
+        // First without copying a D, then with.
+        for (int i = 0; i < options; ++i) {
+          if (fits(candidates_[i].order_d) != (pass == 0)) continue;
+          set_layout(*candidates_[i].layout, candidates_[i].order_d, a, b);
+          if (dispatcher_->has_signature(problem_)) return;
+        }
+      }
+    }
+    set_layout(*chosen, chosen_d, a, b);
+  }
+
+  void set_layout(const LayoutOrders& option, Order order_d, const Fit& a, const Fit& b) {
+    problem_.layout = option.layout;
+    a_order_ = option.a_row ? Order::r : Order::c;
+    b_order_ = option.b_row ? Order::r : Order::c;
+    const auto dense = [](Order order, std::int64_t rows, std::int64_t columns) {
+      return order == Order::r ? columns : rows;
+    };
+    problem_.lda = a.copy ? dense(a_order_, problem_.m, problem_.k)
+                          : option.a_row ? a.orders.ld_row : a.orders.ld_column;
+    problem_.ldb = b.copy ? dense(b_order_, problem_.k, problem_.n)
+                          : option.b_row ? b.orders.ld_row : b.orders.ld_column;
+    if (d_.empty()) return;
+    problem_.layout_d = order_d;
+    for (std::size_t i = 0; i < d_.size(); ++i) {
+      const DFit& fit = d_fit_[i];
+      if (order_d == Order::c) {
+        problem_.ldd[i] = fit.ld_column;
+      } else {
+        problem_.ldd[i] = fit.row ? fit.ld_row : problem_.n;
+      }
+    }
+  }
+
+  static void check_writable(const Tensor& out) {
+    if (out.writable) return;
+    throw InvalidArgument("out is read-only (or not aligned); pass a writable array");
+  }
+
+  void use_output(const Tensor& out) {
+    if (out.ndim != 2 || out.shape[0] != problem_.m || out.shape[1] != problem_.n) {
+      throw InvalidArgument("out has shape " + shape_text(out) + ", the result has (" +
+                            std::to_string(problem_.m) + ", " + std::to_string(problem_.n) + ")");
+    }
+    if (out.dtype != problem_.dtype_c) {
+      throw InvalidArgument(std::string("out has type ") + to_name(out.dtype) +
+                            " and out_dtype asks for " + to_name(problem_.dtype_c) +
+                            "; leave out_dtype away or make them equal");
+    }
+    const Orders orders = orders_of(out);
+    if (!orders.row) {
+      throw InvalidArgument("out has strides (" + std::to_string(out.strides[0]) + ", " +
+                            std::to_string(out.strides[1]) +
+                            "), but results are row-major: pass an array whose rows are "
+                            "contiguous and in order");
+    }
+    problem_.ldc = orders.ld_row;
+    call_.args.c = out.data;
+  }
+
+  const void* input(Tensor& t, bool copy, Order order, std::int64_t rows, std::int64_t columns) {
+    const void* data = t.data;
+    if (copy) {
+      call_.copies.push_back(dense_copy(t, rows, columns, order));
+      data = call_.copies.back().get();
+    }
+    return data;
+  }
+
+  // Sets the pointers, making the copies that the layouts cannot spare.
+  void point() {
+    GemmArgs& args = call_.args;
+    args.a = input(call_.a, copy_a_, a_order_, problem_.m, problem_.k);
+    args.b = input(b_, copy_b_, b_order_, problem_.k, problem_.n);
+    for (std::size_t i = 0; i < d_.size(); ++i) {
+      const bool copy = problem_.layout_d == Order::r && !d_fit_[i].row;
+      args.d[i] = input(d_[i], copy, Order::r, problem_.m, problem_.n);
+      call_.keep.push_back(std::move(d_[i]));
+    }
+    call_.keep.push_back(std::move(b_));
+    args.scale = static_cast<float>(request_.scale);
+    set_clamp();
+  }
+
+  void set_clamp() {
+    const bool wanted = problem_.elementwise == Elementwise::clamp;
+    if (request_.clamp.is_none() != wanted) {
+      if (wanted) {
+        const auto bounds = nb::cast<std::pair<double, double>>(request_.clamp);
+        call_.args.clamp_min = static_cast<float>(bounds.first);
+        call_.args.clamp_max = static_cast<float>(bounds.second);
+      }
+      return;
+    }
+    throw InvalidArgument(wanted ? "epilogue 'clamp' needs its bounds: pass clamp=(min, max)"
+                                 : "clamp bounds were given, but the epilogue is not 'clamp'");
+  }
+
+  struct LayoutChoice {
+    const LayoutOrders* layout;
+    Order order_d;
+  };
+
+  const Dispatcher* dispatcher_;
+  const GemmRequest& request_;
+  GemmCall call_{};
+  GemmProblemData& problem_ = call_.problem;
+  Tensor b_{};
+  std::optional<Tensor> out_;
+  std::vector<Tensor> d_;
+  std::vector<DFit> d_fit_;
+  LayoutChoice candidates_[8];
+  Order a_order_ = Order::r, b_order_ = Order::r;
+  bool copy_a_ = false, copy_b_ = false;
+};
+
+}  // namespace
+
+GemmCall resolve(const Dispatcher& dispatcher, const GemmRequest& request) {
+  return Resolver(&dispatcher, request).call();
+}
+
+GemmProblemData resolve_problem(const Dispatcher* dispatcher, const GemmRequest& request) {
+  return Resolver(dispatcher, request).problem();
+}
+
+}  // namespace ckdisp::python

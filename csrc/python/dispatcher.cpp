@@ -1,0 +1,128 @@
+#include <ckdisp/dispatcher.hpp>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <ckdisp/errors.hpp>
+#include <ckdisp/names.hpp>
+
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.hpp"
+#include "call.hpp"
+
+namespace ckdisp::python {
+namespace {
+
+// A Python callable that orders kernels, or their names.
+Ordering ordering_of(nb::callable callback, Registry registry) {
+  return [callback = std::move(callback), registry = std::move(registry)](
+             const GemmProblemData& problem, const std::vector<Kernel>& candidates) {
+    const nb::gil_scoped_acquire lock;
+    const nb::object answer = callback(problem, candidates);
+    std::vector<Kernel> order;
+    for (const nb::handle item : nb::iter(answer)) {
+      if (!nb::isinstance<nb::str>(item)) {
+        order.push_back(nb::cast<Kernel>(item));
+        continue;
+      }
+      const auto found = registry.find(nb::cast<std::string>(item));
+      if (!found) {
+        throw InvalidArgument("the dispatcher's callback returned the name '" +
+                              nb::cast<std::string>(item) + "', which the registry does not hold");
+      }
+      order.push_back(*found);
+    }
+    return order;
+  };
+}
+
+void make_dispatcher(Dispatcher* self, const Registry& registry, nb::handle strategy,
+                     int num_threads) {
+  DispatcherOptions options;
+  options.num_threads = num_threads;
+  if (PyCallable_Check(strategy.ptr())) {
+    options.ordering = ordering_of(nb::borrow<nb::callable>(strategy), registry);
+  } else {
+    constexpr const char* kNames[] = {"heuristic", "first"};
+    const auto name = nb::cast<std::string>(nb::str(strategy));
+    options.strategy = static_cast<Strategy>(detail::parse_name(name, kNames, 2, "strategy"));
+  }
+  new (self) Dispatcher(registry, std::move(options));
+}
+
+nb::object gemm(const Dispatcher& self, nb::handle a, nb::handle b, nb::handle d,
+                const char* epilogue, nb::handle out, nb::handle out_dtype, double scale,
+                nb::handle clamp, nb::handle kernel) {
+  const GemmRequest request{a, b, d, out, out_dtype, clamp, epilogue, scale};
+  GemmCall call = resolve(self, request);
+  const char* name = kernel.is_none() ? nullptr : nb::cast<const char*>(kernel);
+  {
+    const nb::gil_scoped_release unlock;
+    if (name == nullptr) {
+      self.run(call.problem, call.args);
+    } else {
+      self.run(name, call.problem, call.args);
+    }
+  }
+  return finish_output(call.a, std::move(call.output));
+}
+
+GemmProblemData problem_from_tensors(const Dispatcher* dispatcher, nb::handle a, nb::handle b,
+                                     nb::handle d, const char* epilogue, nb::handle out,
+                                     nb::handle out_dtype) {
+  const GemmRequest request{a, b, d, out, out_dtype, nb::none(), epilogue, 1.0};
+  return resolve_problem(dispatcher, request);
+}
+
+std::vector<std::string> arch_names(const Dispatcher& self) {
+  std::vector<std::string> names;
+  for (const Arch arch : self.arches()) names.emplace_back(to_name(arch));
+  return names;
+}
+
+}  // namespace
+
+void bind_dispatcher(nb::module_& module) {
+  nb::class_<Candidate>(module, "Candidate", "What a dispatcher thinks of one kernel.")
+      .def_ro("kernel", &Candidate::kernel)
+      .def_ro("supported", &Candidate::supported)
+      .def_prop_ro("reason", [](const Candidate& c) { return to_name(c.reason); },
+                   "Name out of the catalogue of reasons; 'none' when supported.")
+      .def_ro("text", &Candidate::text, "Why not, in words.")
+      .def_ro("cost", &Candidate::cost, "Only the order matters.")
+      .def_ro("rank", &Candidate::rank, "0 is chosen; -1 when not supported.");
+  nb::class_<Stage>(module, "Stage", "One kernel of a plan.")
+      .def_ro("kernel", &Stage::kernel)
+      .def_ro("workspace_offset", &Stage::workspace_offset)
+      .def_ro("workspace_bytes", &Stage::workspace_bytes);
+  nb::class_<Plan>(module, "Plan", "The ordered kernels that solve a problem.")
+      .def_ro("stages", &Plan::stages)
+      .def_ro("workspace_bytes", &Plan::workspace_bytes);
+
+  using Problem = GemmProblemData;
+  nb::class_<Dispatcher>(module, "Dispatcher", "Picks a kernel for a problem and runs it.")
+      .def("__init__", &make_dispatcher, nb::arg("registry"), nb::arg("strategy") = "heuristic",
+           nb::arg("num_threads") = 0)
+      .def_prop_ro("num_threads", &Dispatcher::num_threads)
+      .def_prop_ro("arches", &arch_names)
+      .def("select", nb::overload_cast<const Problem&>(&Dispatcher::select, nb::const_),
+           nb::arg("problem"))
+      .def("explain", nb::overload_cast<const Problem&>(&Dispatcher::explain, nb::const_),
+           nb::arg("problem"))
+      .def("plan", nb::overload_cast<const Problem&>(&Dispatcher::plan, nb::const_),
+           nb::arg("problem"))
+      .def("gemm", &gemm, nb::arg("a"), nb::arg("b"), nb::arg("d").none(), nb::arg("epilogue"),
+           nb::arg("out").none(), nb::arg("out_dtype").none(), nb::arg("scale"),
+           nb::arg("clamp").none(), nb::arg("kernel").none());
+  module.def("gemm_problem", &problem_from_tensors, nb::arg("dispatcher").none(), nb::arg("a"),
+             nb::arg("b"), nb::arg("d").none(), nb::arg("epilogue"), nb::arg("out").none(),
+             nb::arg("out_dtype").none());
+}
+
+}  // namespace ckdisp::python

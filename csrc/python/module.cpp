@@ -1,0 +1,11 @@
+#include "bindings.hpp"
+
+NB_MODULE(_core, module) {
+  using namespace ckdisp::python;
+  module.doc() = "The C++ runtime of ckdisp. Use the classes of the package, which wrap these.";
+  bind_errors(module);
+  bind_schema(module);
+  bind_registry(module);
+  bind_problem(module);
+  bind_dispatcher(module);
+}

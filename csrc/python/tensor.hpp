@@ -1,0 +1,65 @@
+// Tensors of any Python framework, seen as memory.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <ckdisp/generated/enums.hpp>
+
+namespace ckdisp::python {
+
+namespace nb = nanobind;
+
+enum class Kind {
+  numpy,   // numpy.ndarray, ml_dtypes included
+  direct,  // a framework with the C exchange interface of DLPack, such as PyTorch
+  dlpack,  // anything else with __dlpack__
+};
+
+// A view of at most two dimensions; valid while the Python object and `keep` live.
+struct Tensor {
+  const char* name;  // of the argument, for messages
+  nb::handle object;
+  Kind kind;
+  void* data;
+  Dtype dtype;
+  int ndim;
+  std::int64_t shape[2];
+  std::int64_t strides[2];  // in elements
+  bool regular;             // aligned, and the strides are whole elements
+  bool writable;
+  nb::object keep;
+
+  std::int64_t rows() const { return ndim == 2 ? shape[0] : 1; }
+  std::int64_t columns() const { return ndim == 2 ? shape[1] : shape[0]; }
+};
+
+// Throws InvalidArgument for what is no tensor, has more than two or no dimensions, or an element
+// type that no kernel knows, and DeviceError for a tensor that is not in the CPU's memory.
+Tensor import_tensor(nb::handle object, const char* name);
+
+// A new row-major matrix of the kind of `like`; *tensor is a view of it. For Kind::dlpack it is a
+// NumPy array that finish_output() converts.
+nb::object new_output(const Tensor& like, std::int64_t rows, std::int64_t columns, Dtype dtype,
+                      Tensor* tensor);
+nb::object finish_output(const Tensor& like, nb::object output);
+
+// Element type by anything that names one: "fp16", numpy.float16, torch.float16.
+Dtype dtype_of(nb::handle object);
+
+// How a matrix may be described by an order letter and a leading dimension.
+struct Orders {
+  bool row = false, column = false;
+  std::int64_t ld_row = 0, ld_column = 0;
+};
+Orders orders_of(const Tensor& tensor);
+
+// A dense copy in the given order, for strides that no leading dimension expresses. `rows` and
+// `columns` may exceed the tensor's where it has one, which repeats it.
+std::unique_ptr<std::byte[]> dense_copy(const Tensor& tensor, std::int64_t rows,
+                                        std::int64_t columns, Order order);
+
+}  // namespace ckdisp::python

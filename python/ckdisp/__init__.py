@@ -1,0 +1,82 @@
+"""Declare, generate, build, register and dispatch compute kernels.
+
+Nothing is loaded or run at import: every public name is fetched on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import jit, reference
+    from ._core import Candidate, GemmProblem, Kernel, Plan, Stage
+    from .codegen.arch import Arch, arch
+    from .codegen.errors import (
+        BuildError,
+        DeviceError,
+        Error,
+        InvalidArgument,
+        InvalidKey,
+        KernelNotFound,
+        LibraryError,
+        UnsupportedProblem,
+    )
+    from .codegen.generate import GenerateResult, generate
+    from .codegen.key import KernelKey
+    from .codegen.ops import make_key, parse_name
+    from .codegen.version import VERSION as __version__
+    from .dispatcher import Dispatcher, Explanation
+    from .kernel_set import KernelSet
+    from .registry import Registry, host_arches
+    from .validate import Validator
+
+_HOMES = {
+    "Arch": "codegen.arch",
+    "BuildError": "codegen.errors",
+    "Candidate": "_core",
+    "DeviceError": "codegen.errors",
+    "Dispatcher": "dispatcher",
+    "Error": "codegen.errors",
+    "Explanation": "dispatcher",
+    "GemmProblem": "_core",
+    "GenerateResult": "codegen.generate",
+    "InvalidArgument": "codegen.errors",
+    "InvalidKey": "codegen.errors",
+    "Kernel": "_core",
+    "KernelKey": "codegen.key",
+    "KernelNotFound": "codegen.errors",
+    "KernelSet": "kernel_set",
+    "LibraryError": "codegen.errors",
+    "Plan": "_core",
+    "Registry": "registry",
+    "Stage": "_core",
+    "UnsupportedProblem": "codegen.errors",
+    "Validator": "validate",
+    "arch": "codegen.arch",
+    "generate": "codegen.generate",
+    "host_arches": "registry",
+    "jit": "",
+    "make_key": "codegen.ops",
+    "parse_name": "codegen.ops",
+    "reference": "",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        value = importlib.import_module(".codegen.version", __name__).VERSION
+    elif name in _HOMES:
+        home = _HOMES[name]
+        module = importlib.import_module(f".{home or name}", __name__)
+        value = getattr(module, name) if home else module
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

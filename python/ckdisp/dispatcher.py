@@ -1,0 +1,132 @@
+"""Picks the right kernel of a registry for a problem, and runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+from . import _core
+from ._core import Candidate, GemmProblem, Kernel, Plan
+from .registry import Registry
+
+Strategy = (
+    Literal["heuristic", "first"]
+    | Callable[[GemmProblem, list[Kernel]], Iterable[Kernel | str]]
+)
+
+
+class Explanation(list[Candidate]):
+    """What a dispatcher thinks of every kernel: the supporting ones by rank, then the others.
+
+    ``str()`` of it is a table.
+    """
+
+    def __str__(self) -> str:
+        rows = [("rank", "kernel", "reason", "why")]
+        for c in self:
+            why = f"cost {c.cost:.4g}" if c.supported else c.text
+            rank = str(c.rank) if c.supported else "-"
+            rows.append((rank, c.kernel.name, "-" if c.supported else c.reason, why))
+        widths = [max(len(row[i]) for row in rows) for i in range(3)]
+        return "\n".join(
+            f"{a:>{widths[0]}}  {b:<{widths[1]}}  {c:<{widths[2]}}  {d}".rstrip()
+            for a, b, c, d in rows
+        )
+
+
+class Dispatcher:
+    """Chooses among the kernels of a registry. Decisions are remembered until it changes.
+
+    ``strategy`` is ``"heuristic"`` (the cheapest kernel of the best architecture), ``"first"``
+    (the first in the registry's order), or a callable that gets the problem and the kernels that
+    support it and returns kernels, or their names, best first; it is asked once per problem.
+    ``num_threads`` is for CPU kernels; None takes ``CKDISP_NUM_THREADS``, else ``OMP_NUM_THREADS``,
+    else the CPUs of the process. Methods may be called from several threads at once.
+    """
+
+    __slots__ = ("_core", "_gemm", "registry")
+
+    def __init__(
+        self,
+        registry: Registry,
+        strategy: Strategy = "heuristic",
+        num_threads: int | None = None,
+    ) -> None:
+        if num_threads is not None and num_threads < 1:
+            from .codegen.errors import InvalidArgument
+
+            raise InvalidArgument(f"num_threads is {num_threads}; pass 1 or more, or None")
+        self.registry = registry
+        self._core = _core.Dispatcher(registry._core, strategy, num_threads or 0)
+        self._gemm = self._core.gemm
+
+    @property
+    def num_threads(self) -> int:
+        return self._core.num_threads
+
+    @property
+    def arches(self) -> list[str]:
+        """Architectures whose kernels may be chosen, best first."""
+        return self._core.arches
+
+    def gemm(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        d: Any = (),
+        epilogue: str = "passthrough",
+        out: Any = None,
+        out_dtype: Any = None,
+        scale: float = 1.0,
+        clamp: tuple[float, float] | None = None,
+        kernel: str | None = None,
+    ) -> Any:
+        """``epilogue(scale * a @ b, *d)``, as a tensor of the same kind as ``a``.
+
+        ``a`` is (M, K), ``b`` is (K, N); NumPy arrays (bf16 and fp8 through ``ml_dtypes``) or any
+        tensors that support DLPack and lie in the CPU's memory. Row-major and column-major
+        matrices are read where they are, with any leading dimension; one with other strides is
+        copied once. ``d`` is one tensor or up to four, each (M, N), (N,), (1, N) or (M, 1), all of
+        one dtype. The result is row-major (M, N), of ``out_dtype``, else the dtype of ``out``,
+        else that of ``a`` (int32 for int8, fp16 for fp8 and bf8).
+
+        ``out`` receives the result; it must not share memory with an input. ``clamp`` holds the
+        bounds of ``epilogue="clamp"``. ``kernel`` names the kernel to use instead of choosing one.
+
+        Raises :class:`InvalidArgument`, :class:`InvalidKey` (unknown epilogue or dtype) or
+        :class:`DeviceError` (not in CPU memory) before anything runs, :class:`KernelNotFound` when
+        nothing was built for such a call, :class:`UnsupportedProblem` with every kernel's reason.
+        """
+        return self._gemm(a, b, d, epilogue, out, out_dtype, scale, clamp, kernel)
+
+    def problem(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        d: Any = (),
+        epilogue: str = "passthrough",
+        out: Any = None,
+        out_dtype: Any = None,
+    ) -> GemmProblem:
+        """The problem that :meth:`gemm` would solve for these tensors."""
+        return _core.gemm_problem(self._core, a, b, d, epilogue, out, out_dtype)
+
+    def select(self, problem: GemmProblem) -> Kernel:
+        """The kernel for ``problem``; errors as for :meth:`gemm`."""
+        return self._core.select(problem)
+
+    def explain(self, problem: GemmProblem) -> Explanation:
+        """Every kernel of the op, with its rank, or the reason why it cannot serve ``problem``."""
+        return Explanation(self._core.explain(problem))
+
+    def plan(self, problem: GemmProblem) -> Plan:
+        """The kernels that :meth:`gemm` would run for ``problem``, and their scratch memory."""
+        return self._core.plan(problem)
+
+    def __repr__(self) -> str:
+        return f"<Dispatcher of {self.registry!r}, {self.num_threads} threads>"
+
+
+__all__ = ["Dispatcher", "Explanation"]

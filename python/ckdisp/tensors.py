@@ -1,0 +1,108 @@
+"""What the bindings need to know about array frameworks, for the cases that are rare.
+
+The extension reads memory itself; it comes here for element types it has not met and for outputs
+of frameworks other than NumPy.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from .codegen.enums import DTYPE
+from .codegen.errors import InvalidArgument, InvalidKey, suggest
+
+_NUMPY = {"fp32": "float32", "fp16": "float16", "int8": "int8", "int32": "int32"}
+_ML_DTYPES = {"bf16": "bfloat16", "fp8": "float8_e4m3fn", "bf8": "float8_e5m2"}
+_NAMES = {v: k for k, v in (_NUMPY | _ML_DTYPES).items()}
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of an element type: ``"bf16"`` is that of ``ml_dtypes.bfloat16``.
+
+    Raises :class:`InvalidArgument` when ``ml_dtypes`` is needed and not installed.
+    """
+    DTYPE.code(name, "dtype")
+    if name in _NUMPY:
+        return np.dtype(_NUMPY[name])
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise InvalidArgument(
+            f"NumPy arrays of {name} need the package ml_dtypes; install it with "
+            "`pip install ml_dtypes`, or ask for out_dtype='fp32'"
+        ) from None
+    return np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+
+
+def extension_dtype(dtype: np.dtype[Any]) -> str | None:
+    """The element type of a dtype of ``ml_dtypes``; None for every other dtype."""
+    ml_dtypes = sys.modules.get("ml_dtypes")
+    for name, attribute in _ML_DTYPES.items():
+        if ml_dtypes is not None and dtype.type is getattr(ml_dtypes, attribute):
+            return name
+    return None
+
+
+def dtype_name(value: Any) -> str:
+    """The element type that ``value`` names: ``"fp16"``, ``np.float16``, ``torch.float16``."""
+    if isinstance(value, str) and value in DTYPE:
+        return value
+    text = value if isinstance(value, str) else str(value)
+    name = _NAMES.get(text.rpartition(".")[2])
+    if name is None:
+        try:
+            name = _NAMES.get(np.dtype(value).name)
+        except TypeError:
+            name = None
+    if name is None:
+        raise InvalidKey(
+            f"unknown dtype {value!r}{suggest(text, DTYPE.values)}; known: "
+            f"{', '.join(DTYPE.values)}, and the dtypes of NumPy, ml_dtypes and PyTorch for them"
+        )
+    return name
+
+
+def check_no_gradient(name: str) -> None:
+    """Refuse a PyTorch tensor that requires a gradient while gradients are recorded."""
+    import torch
+
+    if torch.is_grad_enabled():
+        raise InvalidArgument(
+            f"{name} requires a gradient, which would be lost; pass {name}.detach(), or call "
+            "under torch.no_grad()"
+        )
+
+
+def empty_like_kind(like: Any, rows: int, columns: int, dtype: str) -> Any:
+    """An uninitialised ``rows`` x ``columns`` tensor of the framework of ``like``."""
+    framework = _framework(like)
+    return framework.empty((rows, columns), dtype=getattr(framework, _framework_dtype(dtype)))
+
+
+def convert_like(like: Any, array: np.ndarray[Any, Any]) -> Any:
+    """``array`` as a tensor of the framework of ``like``, without a copy where it can be."""
+    framework = _framework(like)
+    try:
+        return framework.from_dlpack(array)
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        return framework.asarray(array)  # an element type that NumPy does not export
+
+
+def _framework(like: Any) -> Any:
+    namespace = getattr(like, "__array_namespace__", None)
+    if namespace is not None:
+        return namespace()
+    module = sys.modules[type(like).__module__.partition(".")[0]]
+    if hasattr(module, "from_dlpack"):
+        return module
+    raise InvalidArgument(
+        f"cannot make a result of type {type(like).__qualname__}: its module has no from_dlpack; "
+        "pass out=, or NumPy arrays"
+    )
+
+
+def _framework_dtype(name: str) -> str:
+    return {**_NUMPY, **_ML_DTYPES}[name]
