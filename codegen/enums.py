@@ -6,16 +6,17 @@ end of a list: reordering changes the schema hash and with it the ABI of every b
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .arch import arch_names
 from .errors import InvalidKey, suggest
 
-
 _CPP_KEYWORDS = frozenset(("auto", "default"))
 
 
+@functools.cache
 def token(value: str) -> str:
     """The spelling of ``value`` inside a kernel name: lower-case letters and digits only."""
     return "".join(ch for ch in value.lower() if ch.isalnum())

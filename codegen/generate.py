@@ -11,10 +11,10 @@ from pathlib import Path
 
 from .check import checked_keys
 from .emit.cmake import cmake_text
-from .emit.files import write_if_changed
+from .emit.files import write_atomic
 from .emit.graph import ninja_text
 from .emit.makefile import flags_text, makefile_text
-from .emit.manifest import compile_commands_text, manifest_text
+from .emit.manifest import compile_commands_text, manifest_text, read_manifest
 from .emit.ownership import check_folder, stale_files
 from .emit.templates import render
 from .emit.tree import LIBRARY_SOURCE, Regenerate, Tree, make_tree
@@ -128,15 +128,27 @@ def _c_string(value: object) -> str:
 
 
 def _write(folder: Path, tree: Tree, texts: dict[str, str]) -> GenerateResult:
-    check_folder(folder, texts)
-    if _changed(folder, texts) or stale_files(folder, tree, texts):
-        with _locked(folder):
-            return _write_locked(folder, tree, texts)
-    return GenerateResult(folder, tree.library, (), tuple(texts), ())
+    changed = _changed(folder, texts)
+    check_folder(folder, changed)
+    if not changed and not _stale(folder, tree, texts, changed):
+        return GenerateResult(folder, tree.library, (), tuple(texts), ())
+    with _locked(folder):
+        changed = _changed(folder, texts)
+        stale = _stale(folder, tree, texts, changed)
+        for path in changed:
+            write_atomic(folder / path, texts[path].encode())
+        removed = tuple(path for path in stale if _remove(folder / path))
+    unchanged = tuple(path for path in texts if path not in changed)
+    return GenerateResult(folder, tree.library, tuple(changed), unchanged, removed)
 
 
-def _changed(folder: Path, texts: dict[str, str]) -> bool:
-    return any(_bytes(folder / path) != text.encode() for path, text in texts.items())
+def _changed(folder: Path, texts: dict[str, str]) -> dict[str, None]:
+    return dict.fromkeys(p for p, text in texts.items() if _bytes(folder / p) != text.encode())
+
+
+def _stale(folder: Path, tree: Tree, texts: dict[str, str], changed: Collection[str]) -> list[str]:
+    old = read_manifest(folder) if "manifest.json" in changed else None
+    return stale_files(folder, tree, texts, old)
 
 
 def _bytes(path: Path) -> bytes | None:
@@ -146,25 +158,17 @@ def _bytes(path: Path) -> bytes | None:
         return None
 
 
-def _write_locked(folder: Path, tree: Tree, texts: dict[str, str]) -> GenerateResult:
-    written: list[str] = []
-    unchanged: list[str] = []
-    removed: list[str] = []
-    stale = stale_files(folder, tree, texts)
-    for path, text in texts.items():
-        (written if write_if_changed(folder / path, text) else unchanged).append(path)
-    for path in stale:
-        try:
-            os.unlink(folder / path)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise BuildError(
-                f"cannot remove {folder / path}, which is no longer part of the kernel set: "
-                f"{error.strerror}; remove it by hand"
-            ) from error
-        removed.append(path)
-    return GenerateResult(folder, tree.library, tuple(written), tuple(unchanged), tuple(removed))
+def _remove(path: Path) -> bool:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise BuildError(
+            f"cannot remove {path}, which is no longer part of the kernel set: "
+            f"{error.strerror}; remove it by hand"
+        ) from error
+    return True
 
 
 @contextlib.contextmanager

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ..errors import BuildError
-from .manifest import read_manifest
 from .tree import Tree
 from .unit import CPP_MARKER, TEXT_MARKER
 
@@ -31,7 +31,7 @@ def is_ours(path: Path) -> bool:
 
 
 def check_folder(folder: Path, files: Iterable[str]) -> None:
-    """:class:`BuildError` if generating into ``folder`` would damage something."""
+    """:class:`BuildError` if writing ``files`` in ``folder`` would damage something."""
     for parent in (folder, *folder.parents):
         if parent.exists():
             if not parent.is_dir():
@@ -43,9 +43,6 @@ def check_folder(folder: Path, files: Iterable[str]) -> None:
                 f"cannot generate into {folder}: it holds {name}, so it is a source tree; "
                 "choose a folder of its own, for instance below the build folder"
             )
-    if read_manifest(folder) is not None:
-        # The folder is ours; only the files that people add most often are looked at.
-        files = [f for f in files if "/" not in f]
     for name in files:
         if not is_ours(folder / name):
             raise BuildError(
@@ -54,8 +51,13 @@ def check_folder(folder: Path, files: Iterable[str]) -> None:
             )
 
 
-def stale_files(folder: Path, tree: Tree, keep: Collection[str]) -> list[str]:
-    """Files that ckdisp wrote or built before and that are no longer part of the folder."""
+def stale_files(
+    folder: Path, tree: Tree, keep: Collection[str], old: Mapping[str, Any] | None
+) -> list[str]:
+    """Files that ckdisp wrote or built before and that are no longer part of the folder.
+
+    ``old`` is the manifest of the last time, which lists what was built.
+    """
     stale = []
     for base in ("units", "include"):
         for path in _names(folder, base):
@@ -64,11 +66,12 @@ def stale_files(folder: Path, tree: Tree, keep: Collection[str]) -> list[str]:
     stale += [n for n in _BUILD_FILES if n not in keep and _present_and_ours(folder / n)]
     live = {u.object for u in tree.units}
     gone = {f"obj/{Path(p).stem}.o" for p in stale if p.startswith("units/")}
-    old = read_manifest(folder) or {}
-    gone.update(str(k.get("object")) for k in old.get("kernels", ()))
+    if old is not None:
+        gone.update(str(k.get("object")) for k in old.get("kernels", ()))
     built = [o for o in gone - live if o.startswith("obj/") and ".." not in o]
-    if old.get("output") not in (None, tree.output) and os.sep not in str(old["output"]):
-        built.append(str(old["output"]))
+    output = str(old.get("output")) if old is not None else tree.output
+    if output != tree.output and os.sep not in output:
+        built.append(output)
     for path in sorted(built):
         stale += [p for p in (path, f"{path}.d", f"{path}.rsp") if (folder / p).is_file()]
     return stale

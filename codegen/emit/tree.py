@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,8 +93,15 @@ def make_tree(
     include_dirs: Sequence[Path],
     regenerate: Regenerate | None = None,
     prebuilt: Mapping[str, str] | None = None,
+    accepts: Callable[[str], bool] | None = None,
 ) -> Tree:
-    """The tree of ``keys``, given as (canonical name, key) pairs."""
+    """The tree of ``keys``, given as (canonical name, key) pairs.
+
+    ``prebuilt`` maps names of kernels to objects that are linked as they are. ``accepts`` tells
+    whether the compiler takes an optional flag, by default by asking it.
+    """
+    if accepts is None:
+        accepts = toolchain.accepts if toolchain is not None else lambda flag: True
     variants: dict[tuple[str, str], Variant] = {}
     units = []
     for name, key in keys:
@@ -111,7 +118,7 @@ def make_tree(
         units=tuple(units),
         variants={v.name: v for v in variants.values()},
         include_dirs=tuple(str(d) for d in include_dirs),
-        optional_flags=tuple(f for f in wanted if toolchain is None or toolchain.accepts(f)),
+        optional_flags=tuple(filter(accepts, wanted)),
         toolchain=toolchain,
         regenerate=regenerate,
         prebuilt=prebuilt or {},

@@ -19,7 +19,6 @@ def symbol(name: str) -> str:
     return f"ckdisp_k_{name}"
 
 
-@functools.cache
 def _literal(spec: FieldSpec, value: Any) -> str:
     if spec.enum is not None:
         return f"ckdisp::{spec.enum.cpp}::{spec.enum.enumerator(value)}"
@@ -30,10 +29,26 @@ def _literal(spec: FieldSpec, value: Any) -> str:
     return "{" + ", ".join(map(str, value)) + "}"
 
 
+class _Literals(dict[Any, str]):
+    """Value of one field -> its C++ text, made once."""
+
+    def __init__(self, spec: FieldSpec) -> None:
+        self._spec = spec
+
+    def __missing__(self, value: Any) -> str:
+        text = self[value] = _literal(self._spec, value)
+        return text
+
+
+@functools.cache
+def _literals(key_class: Any) -> list[tuple[str, _Literals]]:
+    return [(f.name, _Literals(f)) for f in fields_of(key_class)]
+
+
 def unit_text(key: KernelKey, name: str, provider: Provider) -> str:
     """The unit of ``key``, whose canonical name is ``name``."""
     header, macro = provider.kernels[key.op]
-    fields = [(f.name, _literal(f, getattr(key, f.name))) for f in fields_of(type(key))]
+    fields = [(field, texts[getattr(key, field)]) for field, texts in _literals(type(key))]
     text: str = template("unit.cpp.j2").render(
         marker=CPP_MARKER,
         header=header,

@@ -45,4 +45,7 @@ class KernelSet(_KernelSet):
         from .registry import Registry
 
         options = Options(jobs, progress, executor, toolchain, cache_dir, timeout)
-        return Registry.load(build_library(self, options))
+        library = build_library(self, options)
+        if not library.exists():  # another process pruned the cache in between
+            library = build_library(self, options)
+        return Registry.load(library)

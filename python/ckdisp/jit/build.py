@@ -27,6 +27,7 @@ from .digest import digest
 from .failed import keep_failed
 from .headers import Headers, Listing, read_depfile
 from .locks import building
+from .probes import Probes
 from .progress import Callback, reporting
 from .store import Staging, Store
 
@@ -80,6 +81,7 @@ class _Job:
         self.store = store
         self.keys = keys
         self.toolchain = toolchain
+        self.probes = Probes(store.root, toolchain) if toolchain is not None else None
         self.own_dirs = own_include_dirs()
         self.view = missing_headers()
         self.headers = Headers(self.own_dirs, toolchain.system_dirs() if toolchain else ())
@@ -103,6 +105,7 @@ class _Job:
             toolchain=self.toolchain,
             include_dirs=self.own_dirs,
             prebuilt=prebuilt,
+            accepts=self.probes.accepts if self.probes is not None else None,
         )
 
     def _context(self, flags: Sequence[str], tree: Tree) -> str | None:
@@ -120,6 +123,8 @@ class _Job:
 
     def build(self, options: Options) -> Path:
         with self.store.staging() as staging:
+            if self.probes is not None:
+                self.probes.save()
             draft = self._tree(self.library, {})
             cached = {u.name: str(p) for u in draft.units if (p := self.find_object(u))}
             tree = self._tree(self.library, cached)

@@ -1,0 +1,45 @@
+"""What a compiler can do, remembered by its content: asking takes longer than a cache hit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ..codegen.emit.files import write_atomic
+from ..codegen.errors import BuildError
+from ..codegen.toolchain import Toolchain
+from .digest import digest
+
+
+class Probes:
+    """The optional flags that ``toolchain`` takes, from ``<root>/compilers`` or by asking."""
+
+    def __init__(self, root: Path, toolchain: Toolchain) -> None:
+        self._toolchain = toolchain
+        self._path = root / "compilers" / digest(toolchain.identity(), *toolchain.cxx_flags)
+        self._known = self._read()
+        self._new = False
+
+    def _read(self) -> dict[str, bool]:
+        try:
+            document = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        if not isinstance(document, dict):
+            return {}
+        return {str(f): v for f, v in document.items() if isinstance(v, bool)}
+
+    def accepts(self, flag: str) -> bool:
+        if flag not in self._known:
+            self._known[flag] = self._toolchain.accepts(flag)
+            self._new = True
+        return self._known[flag]
+
+    def save(self) -> None:
+        """Write what was asked; only called when something is built anyway."""
+        if self._new:
+            try:
+                write_atomic(self._path, json.dumps(self._known).encode())
+            except BuildError:
+                return  # asked again next time
+            self._new = False
