@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from .codegen.generate import GenerateResult, generate
     from .codegen.key import KernelKey
-    from .codegen.ops import make_key, parse_name
+    from .codegen.make import make_key, parse_name
     from .codegen.version import VERSION as __version__
     from .dispatcher import Dispatcher, Explanation
     from .kernel_set import KernelSet
@@ -57,8 +57,8 @@ _HOMES = {
     "generate": "codegen.generate",
     "host_arches": "registry",
     "jit": "",
-    "make_key": "codegen.ops",
-    "parse_name": "codegen.ops",
+    "make_key": "codegen.make",
+    "parse_name": "codegen.make",
     "reference": "",
 }
 

@@ -40,7 +40,7 @@ class Dispatcher:
     ``strategy`` is ``"heuristic"`` (the cheapest kernel of the best architecture), ``"first"``
     (the first in the registry's order), or a callable that gets the problem and the kernels that
     support it and returns kernels, or their names, best first; it is asked once per problem.
-    ``num_threads`` is for CPU kernels; None takes ``CKDISP_NUM_THREADS``, else ``OMP_NUM_THREADS``,
+    ``num_threads`` is for CPU kernels; None or 0 takes ``CKDISP_NUM_THREADS``, else ``OMP_NUM_THREADS``,
     else the CPUs of the process. Methods may be called from several threads at once.
     """
 
@@ -52,10 +52,6 @@ class Dispatcher:
         strategy: Strategy = "heuristic",
         num_threads: int | None = None,
     ) -> None:
-        if num_threads is not None and num_threads < 1:
-            from .codegen.errors import InvalidArgument
-
-            raise InvalidArgument(f"num_threads is {num_threads}; pass 1 or more, or None")
         self.registry = registry
         self._core = _core.Dispatcher(registry._core, strategy, num_threads or 0)
         self._gemm = self._core.gemm
