@@ -81,7 +81,7 @@ def declare_sweep(
     if provider is not None:
         PROVIDER.code(provider, "provider")
     _check_receipt(op, receipt)
-    values = _where_values(op, where)
+    values = check_where(op, where)
     named = frozenset(
         column
         for name in values
@@ -122,7 +122,7 @@ def _check_receipt(op: Op, receipt: str | None) -> None:
     raise InvalidKey(unknown("receipt", receipt, op.receipts))
 
 
-def _where_values(op: Op, where: Mapping[str, Any]) -> dict[str, list[Any]]:
+def check_where(op: Op, where: Mapping[str, Any]) -> dict[str, list[Any]]:
     """``where`` with every value checked and in a list."""
     fields, columns = fields_by_name(op.key_class), columns_of(op.key_class)
     known = tuple(dict.fromkeys((*fields, *op.aliases, *columns)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from .enums import FAMILY, token
 from .errors import InvalidKey
 from .schema import FieldSpec, canonical, fields_of
-from .enums import FAMILY, token
 
 if TYPE_CHECKING:
     from .rules import Rejection
@@ -71,7 +72,7 @@ def _flag_runs(key_class: type) -> list[tuple[FieldSpec, ...]]:
     return runs
 
 
-_runs = functools.cache(_flag_runs)
+_runs: Callable[[type], list[tuple[FieldSpec, ...]]] = functools.cache(_flag_runs)
 
 
 def _tokens(key: KernelKey) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

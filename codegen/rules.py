@@ -76,8 +76,6 @@ def catalogue() -> dict[str, list[dict[str, Any]]]:
     from .ops import ops
 
     return {
-        o.name: [
-            {"name": r.name, "doc": r.doc, "columns": list(r.columns)} for r in o.rules()
-        ]
+        o.name: [{"name": r.name, "doc": r.doc, "columns": list(r.columns)} for r in o.rules()]
         for o in ops()
     }

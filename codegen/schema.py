@@ -39,7 +39,7 @@ class FieldSpec:
 
     def columns(self) -> tuple[str, ...]:
         """The column names of the field: ``tile`` has ``tile_m``, ``tile_n``, ``tile_k``."""
-        return tuple(f"{self.name}_{c}" for c in self.components) if self.components else (self.name,)
+        return tuple(f"{self.name}_{c}" for c in self.components) or (self.name,)
 
     def validate(self, value: Any) -> Any:
         """``value`` in canonical form, or :class:`InvalidKey`."""

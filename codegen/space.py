@@ -12,8 +12,9 @@ import numpy as np
 from .columns import Array, Columns, decode, encode, from_keys, to_keys
 from .enums import unknown
 from .errors import InvalidKey
-from .factor import Axis, factor
+from .factor import Axis, Blocks, factor
 from .key import KernelKey
+from .lookup import RowIndex
 from .rules import Rule
 from .schema import columns_of, fields_by_name
 
@@ -28,7 +29,11 @@ def axis(key_class: type[KernelKey], names: str, rows: Sequence[Any]) -> Axis:
     fields = names.split()
     table = rows if len(fields) > 1 else [(row,) for row in rows]
     codes = [
-        [code for name, value in zip(fields, row, strict=True) for code in _codes(key_class, name, value)]
+        [
+            code
+            for name, value in zip(fields, row, strict=True)
+            for code in _codes(key_class, name, value)
+        ]
         for row in table
     ]
     columns = tuple(column for name in fields for column in column_names(key_class, name))
@@ -51,7 +56,7 @@ def _codes(key_class: type[KernelKey], name: str, value: Any) -> tuple[int, ...]
     fields = fields_by_name(key_class)
     if name in fields:
         return encode(fields[name], value)
-    spec, component = columns_of(key_class)[name]
+    spec, _ = columns_of(key_class)[name]
     return (spec.component(value, name),)
 
 
@@ -97,7 +102,7 @@ class Space:
         return bool(self.positions(from_keys(self.key_class, [key]))[0] >= 0)
 
     @functools.cached_property
-    def _blocks(self) -> Any:
+    def _blocks(self) -> Blocks:
         return factor(self.axes, self.rules)
 
     def keys(self, positions: Array) -> list[KernelKey]:
@@ -128,24 +133,36 @@ class Space:
         length = len(next(iter(columns.values())))
         if not len(blocks):
             return np.full(length, -1, np.int64)
-        chosen = {i: _find(a, columns) for i, a in enumerate(self.axes)}
-        sizes = [len(a) for a in self.axes]
-        ok = np.logical_and.reduce([found >= 0 for found in chosen.values()])
-        block = _lookup(blocks.pivots, chosen, sizes, len(blocks.ends))
-        ok &= block >= 0
+        by_axis, by_block, by_component = self._indices
+        chosen = {
+            i: index.find([columns[c] for c in a.columns], length)
+            for i, (a, index) in enumerate(zip(self.axes, by_axis, strict=True))
+        }
+        block = by_block.find([chosen[i] for i in blocks.pivots], length)
+        ok = np.logical_and.reduce([block >= 0, *(found >= 0 for found in chosen.values())])
         block = np.where(ok, block, 0)
         offset = np.zeros(length, np.int64)
-        for component in blocks.components:
+        for component, index in zip(blocks.components, by_component, strict=True):
             group = component.group[block]
-            count = component.counts[group]
-            owner = np.repeat(np.arange(len(component.counts)), component.counts)
-            table = {**component.values, len(sizes): owner}
-            wanted = {**chosen, len(sizes): group}
-            row = _lookup(table, wanted, [*sizes, len(component.counts)], len(owner))
+            row = index.find([group, *(chosen[i] for i in component.values)], length)
             ok &= row >= 0
-            offset = offset * count + row - component.starts[group]
+            offset = offset * component.counts[group] + row - component.starts[group]
         begin = np.where(block > 0, blocks.ends[block - 1], 0)
         return np.where(ok, begin + offset, -1)
+
+    @functools.cached_property
+    def _indices(self) -> tuple[list[RowIndex], RowIndex, list[RowIndex]]:
+        """Row indices of the axes, the blocks and the components."""
+        blocks = self._blocks
+        components = [
+            RowIndex(
+                [np.repeat(np.arange(len(c.counts)), c.counts), *c.values.values()],
+                int(c.counts.sum()),
+            )
+            for c in blocks.components
+        ]
+        axes = [_index(a) for a in self.axes]
+        return axes, RowIndex(list(blocks.pivots.values()), len(blocks.ends)), components
 
     def restrict(self, name: str, values: Sequence[Any]) -> Space:
         """The keys whose field or column ``name`` has one of ``values``.
@@ -168,7 +185,7 @@ class Space:
         else:
             merged = _product([self.axes[i] for i in touched])
             picked = [merged.columns.index(column) for column in wanted.columns]
-            found = _find(wanted, {c: merged.rows[:, p] for c, p in zip(wanted.columns, picked)})
+            found = _index(wanted).find([merged.rows[:, p] for p in picked], len(merged))
             listed = set(found.tolist())
             absent = [row for i, row in enumerate(wanted.rows.tolist()) if i not in listed]
             free = set(wanted.columns) <= self.free  # a rule would refuse the absent ones
@@ -236,9 +253,7 @@ class Space:
             for c, column in enumerate(a.columns)
         }
         shown = min(total, tries)
-        broken = {
-            rule: ~np.broadcast_to(rule.valid(columns), (shown,)) for rule in self.rules
-        }
+        broken = {rule: ~np.broadcast_to(rule.valid(columns), (shown,)) for rule in self.rules}
         ranked = sorted(broken, key=lambda rule: -int(broken[rule].sum()))
         counts = [f"{r.name} ({int(broken[r].sum())})" for r in ranked if broken[r].any()]
         nearest = int(np.argmin(np.sum(list(broken.values()), axis=0)))
@@ -250,46 +265,11 @@ class Space:
         )
 
 
-def _find(a: Axis, columns: Columns) -> Array:
-    """The row number in ``a`` of each row of ``columns``, or -1."""
-    code = np.zeros(len(a), np.int64)
-    wanted = np.zeros(len(columns[a.columns[0]]), np.int64)
-    ok = np.ones(len(wanted), np.bool_)
-    for i, name in enumerate(a.columns):
-        values, digits = np.unique(a.rows[:, i], return_inverse=True)
-        given = columns[name].astype(np.int64)
-        place = np.minimum(np.searchsorted(values, given), len(values) - 1)
-        ok &= values[place] == given
-        # Numbering the partial rows keeps the codes below len(a) x len(values): no overflow.
-        merged = code * len(values) + digits.reshape(-1)
-        partial, code = np.unique(merged, return_inverse=True)
-        target = wanted * len(values) + place
-        wanted = np.minimum(np.searchsorted(partial, target), len(partial) - 1)
-        ok &= partial[wanted] == target
-    order = np.argsort(code)
-    return np.where(ok, order[wanted], -1)
-
-
-def _lookup(
-    table: Mapping[int, Array], wanted: Mapping[int, Array], sizes: Sequence[int], rows: int
-) -> Array:
-    """The row of ``table`` that equals ``wanted`` in every axis of the table, or -1."""
-    length = len(next(iter(wanted.values())))
-    if not rows:
-        return np.full(length, -1, np.int64)
-    code, target = np.zeros(rows, np.int64), np.zeros(length, np.int64)
-    for i, values in table.items():
-        code = code * sizes[i] + values
-        target = target * sizes[i] + wanted[i]
-    order = np.argsort(code, kind="stable")
-    place = np.minimum(np.searchsorted(code[order], target), rows - 1)
-    found = order[place]
-    return np.where(code[found] == target, found, -1)
+def _index(a: Axis) -> RowIndex:
+    return RowIndex([a.rows[:, i] for i in range(len(a.columns))], len(a))
 
 
 def _product(axes: Sequence[Axis]) -> Axis:
-    picks = np.unravel_index(
-        np.arange(math.prod(len(a) for a in axes)), [len(a) for a in axes]
-    )
+    picks = np.unravel_index(np.arange(math.prod(len(a) for a in axes)), [len(a) for a in axes])
     rows = [a.rows[pick] for a, pick in zip(axes, picks, strict=True)]
     return Axis(tuple(c for a in axes for c in a.columns), np.concatenate(rows, axis=1))

@@ -37,7 +37,7 @@ def _fixed(field: str, value: Any, why: str) -> Rule:
     codes = dict(zip(spec.columns(), encode(spec, value), strict=True))
 
     def valid(c: Columns) -> Array:
-        return np.logical_and.reduce([c[name] == code for name, code in codes.items()])
+        return np.asarray(np.logical_and.reduce([c[name] == code for name, code in codes.items()]))
 
     shown = str(list(value) if isinstance(value, tuple) else value).lower()
     return _cpu_rule(
@@ -90,17 +90,21 @@ RULES: tuple[Rule, ...] = (
         "the cache block is not larger than any cache",
         "pipeline tile_m tile_n tile_k",
         _block,
-        lambda k: f"cache block {k.tile[0]}x{k.tile[1]}x{k.tile[2]}: each side is at most "
-        f"{MAX_BLOCK}, and for packed M x K at most {MAX_A_PANEL} and N x K at most "
-        f"{MAX_B_PANEL} values",
+        lambda k: (
+            f"cache block {k.tile[0]}x{k.tile[1]}x{k.tile[2]}: each side is at most "
+            f"{MAX_BLOCK}, and for packed M x K at most {MAX_A_PANEL} and N x K at most "
+            f"{MAX_B_PANEL} values"
+        ),
     ),
     _cpu_rule(
         "skinny_rows",
         "skinny is for few rows",
         "pipeline tile_m",
         lambda c: ~_is("skinny", c) | (c["tile_m"] <= MAX_SKINNY_ROWS),
-        lambda k: f"pipeline skinny takes at most {MAX_SKINNY_ROWS} rows at a time, "
-        f"not tile M {k.tile[0]}; use packed",
+        lambda k: (
+            f"pipeline skinny takes at most {MAX_SKINNY_ROWS} rows at a time, "
+            f"not tile M {k.tile[0]}; use packed"
+        ),
     ),
     _cpu_rule(
         "skinny_layout",

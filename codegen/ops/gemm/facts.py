@@ -113,7 +113,9 @@ def warp_tiles(arch: Arch, family: str, dtype_a: str, dtype_b: str) -> tuple[tup
     return table.get(combo(dtype_a, dtype_b), ())
 
 
-def _code(arch: Array, preshuffle: Array, a: Array, b: Array, m: Array, n: Array, k: Array) -> Array:
+def _code(
+    arch: Array, preshuffle: Array, a: Array, b: Array, m: Array, n: Array, k: Array
+) -> Array:
     code = arch.astype(np.int64) * 2 + preshuffle
     for value, limit in ((a, 64), (b, 64), (m, 4096), (n, 4096), (k, 4096)):
         code = code * limit + np.minimum(value, limit - 1)
@@ -137,7 +139,9 @@ def has_warp_tile(c: Columns) -> Array:
     """Whether the arch has the warp tile for the family and input types."""
     preshuffle = (c["family"] == FAMILY.code("gemm.preshuffle")).astype(np.int64)
     tile = (c["warp_m"], c["warp_n"], c["warp_k"])
-    return np.isin(_code(c["arch"], preshuffle, c["dtype_a"], c["dtype_b"], *tile), _warp_tile_codes())
+    return np.isin(
+        _code(c["arch"], preshuffle, c["dtype_a"], c["dtype_b"], *tile), _warp_tile_codes()
+    )
 
 
 @functools.cache

@@ -40,7 +40,7 @@ def _waves(c: Columns) -> Array:
     }
     table = np.zeros((len(ARCH.values), 16, 16, 16), np.bool_)
     table[tuple(np.array(sorted(allowed)).T)] = True
-    return table[c["arch"], *(np.minimum(c[w], 15) for w in _WAVE)]
+    return np.asarray(table[c["arch"], *(np.minimum(c[w], 15) for w in _WAVE)])
 
 
 def _join(triples: tuple[tuple[int, ...], ...]) -> str:
@@ -59,7 +59,8 @@ def _minimum(c: Columns) -> Array:
 
 def _alignment(c: Columns) -> Array:
     limits = facts.tile_limits(1)[c["family"]]
-    return _three(lambda tile, i: tile % limits[..., i] == 0, c)
+    low = facts.tile_limits(0)[c["family"]]
+    return _three(lambda tile, i: (tile < low[..., i]) | (tile % limits[..., i] == 0), c)
 
 
 def _lds_use(c: Columns) -> Array:
@@ -81,8 +82,8 @@ def _lds_reason(k: GemmKey) -> str:
 def _preshuffle_load(c: Columns) -> Array:
     repeat = c["tile_m"] // np.maximum(c["wave_m"] * c["warp_m"], 1)
     values = c["warp_m"].astype(np.int64) * c["warp_k"] * repeat
-    bytes_per_lane = values * facts.element_bytes(c["dtype_a"]) // 64
-    return (c["family"] != _PRESHUFFLE) | ((bytes_per_lane > 0) & (bytes_per_lane % 16 == 0))
+    loaded = values * facts.element_bytes(c["dtype_a"])
+    return np.asarray((c["family"] != _PRESHUFFLE) | ((loaded > 0) & (loaded % (64 * 16) == 0)))
 
 
 def _preshuffle_rows(c: Columns) -> Array:
@@ -90,7 +91,7 @@ def _preshuffle_rows(c: Columns) -> Array:
     vectors = np.maximum(c["tile_k"] // per_vector, 1)
     rows = (64 // vectors) * c["wave_m"] * c["wave_n"] * c["wave_k"]
     fits = (64 % vectors == 0) & (rows > 0) & (c["tile_m"] % np.maximum(rows, 1) == 0)
-    return (c["family"] != _PRESHUFFLE) | fits
+    return np.asarray((c["family"] != _PRESHUFFLE) | fits)
 
 
 def _preshuffle_rows_reason(k: GemmKey) -> str:
@@ -105,7 +106,7 @@ def _preshuffle_rows_reason(k: GemmKey) -> str:
 def _wave_groups(c: Columns) -> Array:
     v5 = _pipeline(c, "compv5")
     two = (c["num_wave_groups"] == 2) & (c["wave_k"] == 2)
-    return np.where(v5, two, c["num_wave_groups"] == 1)
+    return np.asarray(np.where(v5, two, c["num_wave_groups"] == 1))
 
 
 def _threads(c: Columns) -> Array:
@@ -119,12 +120,12 @@ def _split_k_output(c: Columns) -> Array:
     half = facts.one_of(DTYPE, ("fp16", "bf16"), c["dtype_c"])
     packed = half & (c["epilogue"] == EPILOGUE.code("cshuffle"))
     packed &= (facts.arch_array("family") != "rdna3")[c["arch"]]
-    return ~c["split_k"].astype(np.bool_) | wide | packed
+    return np.asarray(~c["split_k"].astype(np.bool_) | wide | packed)
 
 
 def _scheduler_default(c: Columns) -> Array:
     default = c["scheduler"] == SCHEDULER.code("default")
-    return default == _pipeline(c, "preshufflev2")
+    return np.asarray(default == _pipeline(c, "preshufflev2"))
 
 
 RULES: tuple[Rule, ...] = (
@@ -140,8 +141,10 @@ RULES: tuple[Rule, ...] = (
         "gemm.preshuffle uses preshufflev2, and only it does",
         "family pipeline",
         lambda c: (c["family"] == _PRESHUFFLE) == _pipeline(c, "preshufflev2"),
-        lambda k: f"{k.family} cannot use pipeline {k.pipeline}: "
-        "preshufflev2 belongs to gemm.preshuffle and is its only pipeline",
+        lambda k: (
+            f"{k.family} cannot use pipeline {k.pipeline}: "
+            "preshufflev2 belongs to gemm.preshuffle and is its only pipeline"
+        ),
     ),
     _gpu_rule(
         "preshuffle_layout",
@@ -151,19 +154,30 @@ RULES: tuple[Rule, ...] = (
         lambda k: f"gemm.preshuffle has only layout rcr, not {k.layout}",
     ),
     _gpu_rule(
+        "preshuffle_epilogue",
+        "gemm.preshuffle stores C through the cshuffle epilogue",
+        "family epilogue",
+        lambda c: (c["family"] != _PRESHUFFLE) | (c["epilogue"] == EPILOGUE.code("cshuffle")),
+        lambda k: f"gemm.preshuffle has only epilogue cshuffle, not {k.epilogue}",
+    ),
+    _gpu_rule(
         "compv6_arch",
         "compv6 is known to work on CDNA only",
         "arch pipeline",
-        lambda c: ~_pipeline(c, "compv6")
-        | np.char.startswith(facts.arch_array("family"), "cdna")[c["arch"]],
+        lambda c: (
+            ~_pipeline(c, "compv6")
+            | np.char.startswith(facts.arch_array("family"), "cdna")[c["arch"]]
+        ),
         lambda k: f"pipeline compv6 is made for CDNA, {k.arch} is {arch(k.arch).family}",
     ),
     _gpu_rule(
         "interwave",
         "the interwave scheduler exists only for the mem pipeline",
         "pipeline scheduler",
-        lambda c: (c["scheduler"] != SCHEDULER.code("interwave"))
-        | _pipeline(c, "mem", "packed", "skinny"),
+        lambda c: (
+            (c["scheduler"] != SCHEDULER.code("interwave"))
+            | _pipeline(c, "mem", "packed", "skinny")
+        ),
         lambda k: f"scheduler interwave exists only for pipeline mem, not {k.pipeline}",
     ),
     _gpu_rule(
@@ -171,41 +185,53 @@ RULES: tuple[Rule, ...] = (
         "preshufflev2 has the default scheduler, and only it does",
         "pipeline scheduler",
         _scheduler_default,
-        lambda k: f"pipeline {k.pipeline} cannot use scheduler {k.scheduler}: default is for "
-        "preshufflev2, intrawave and interwave are for the others",
+        lambda k: (
+            f"pipeline {k.pipeline} cannot use scheduler {k.scheduler}: default is for "
+            "preshufflev2, intrawave and interwave are for the others"
+        ),
     ),
     _gpu_rule(
         "native_int8",
         "int8 needs integer matrix instructions that CK Tile uses",
         "arch dtype_a",
-        lambda c: (c["dtype_a"] != DTYPE.code("int8"))
-        | ~np.isin(facts.arch_array("family"), ("cdna1", "cdna2"))[c["arch"]],
-        lambda k: f"CK Tile compiles int8 on {k.arch} to fp32 matrix instructions, "
-        "whose results are not known to be right; use gfx942 or later",
+        lambda c: (
+            (c["dtype_a"] != DTYPE.code("int8"))
+            | ~np.isin(facts.arch_array("family"), ("cdna1", "cdna2"))[c["arch"]]
+        ),
+        lambda k: (
+            f"CK Tile compiles int8 on {k.arch} to fp32 matrix instructions, "
+            "whose results are not known to be right; use gfx942 or later"
+        ),
     ),
     _gpu_rule(
         "waves",
         "the waves per block are in the list of the arch",
         "arch wave_m wave_n wave_k",
         _waves,
-        lambda k: f"{k.arch} has no {_join((k.wave,))} waves per block; "
-        f"allowed: {_join(arch(k.arch).waves)}",
+        lambda k: (
+            f"{k.arch} has no {_join((k.wave,))} waves per block; "
+            f"allowed: {_join(arch(k.arch).waves)}"
+        ),
     ),
     _gpu_rule(
         "tile_minimum",
         "the block tile is not smaller than the operator's minimum",
         "family tile_m tile_n tile_k",
         _minimum,
-        lambda k: f"tile {_join((k.tile,))} is below the minimum "
-        f"{_join((facts.TILE_LIMITS[k.family][0],))} of {k.family}",
+        lambda k: (
+            f"tile {_join((k.tile,))} is below the minimum "
+            f"{_join((facts.TILE_LIMITS[k.family][0],))} of {k.family}"
+        ),
     ),
     _gpu_rule(
         "tile_alignment",
         "the block tile is a multiple of the operator's alignment",
         "family tile_m tile_n tile_k",
         _alignment,
-        lambda k: f"tile {_join((k.tile,))} is not a multiple of "
-        f"{_join((facts.TILE_LIMITS[k.family][1],))}, which {k.family} needs",
+        lambda k: (
+            f"tile {_join((k.tile,))} is not a multiple of "
+            f"{_join((facts.TILE_LIMITS[k.family][1],))}, which {k.family} needs"
+        ),
     ),
     _gpu_rule(
         "lds",
@@ -219,9 +245,11 @@ RULES: tuple[Rule, ...] = (
         "each lane loads whole 16-byte vectors of A",
         "family dtype_a tile_m wave_m warp_m warp_k",
         _preshuffle_load,
-        lambda k: f"a lane would load {k.warp[0]}x{k.warp[2]} values x {k.dtype_a} x "
-        f"{k.tile[0] // max(k.wave[0] * k.warp[0], 1)} repeats / 64 lanes, "
-        "which is not a multiple of 16 bytes",
+        lambda k: (
+            f"a lane would load {k.warp[0]}x{k.warp[2]} values x {k.dtype_a} x "
+            f"{k.tile[0] // max(k.wave[0] * k.warp[0], 1)} repeats / 64 lanes, "
+            "which is not a multiple of 16 bytes"
+        ),
     ),
     _gpu_rule(
         "preshuffle_rows",
@@ -235,33 +263,43 @@ RULES: tuple[Rule, ...] = (
         "compv5 runs two wave groups that split K; other pipelines have one",
         "pipeline num_wave_groups wave_k",
         _wave_groups,
-        lambda k: f"pipeline {k.pipeline} cannot run {k.num_wave_groups} wave group(s) with "
-        f"{k.wave[2]} wave(s) along K: compv5 needs 2 and 2, others 1 group",
+        lambda k: (
+            f"pipeline {k.pipeline} cannot run {k.num_wave_groups} wave group(s) with "
+            f"{k.wave[2]} wave(s) along K: compv5 needs 2 and 2, others 1 group"
+        ),
     ),
     _gpu_rule(
         "occupancy",
         "the blocks per compute unit fit its threads",
         "arch wave_m wave_n wave_k block_per_cu",
         _threads,
-        lambda k: f"{k.block_per_cu} block(s) of {k.wave[0] * k.wave[1] * k.wave[2]} waves of "
-        f"{arch(k.arch).wave_size}: a compute unit holds 1 to {facts.MAX_THREADS_PER_CU} threads",
+        lambda k: (
+            f"{k.block_per_cu} block(s) of {k.wave[0] * k.wave[1] * k.wave[2]} waves of "
+            f"{arch(k.arch).wave_size} threads: a compute unit holds 1 to "
+            f"{facts.MAX_THREADS_PER_CU}"
+        ),
     ),
     _gpu_rule(
         "split_k_output",
         "split-K adds its parts with atomics, which exist for few output types",
         "arch split_k dtype_c epilogue",
         _split_k_output,
-        lambda k: f"split_k cannot add {k.dtype_c} atomically on {k.arch} with epilogue "
-        f"{k.epilogue}: use fp32 or int32, or fp16 or bf16 with cshuffle (not on RDNA 3)",
+        lambda k: (
+            f"split_k cannot add {k.dtype_c} atomically on {k.arch} with epilogue "
+            f"{k.epilogue}: use fp32 or int32, or fp16 or bf16 with cshuffle (not on RDNA 3)"
+        ),
     ),
     _gpu_rule(
         "split_k_linear",
         "split-K sums parts after the epilogue, so the epilogue must be linear",
         "split_k elementwise",
-        lambda c: ~c["split_k"].astype(np.bool_)
-        | (c["elementwise"] == ELEMENTWISE.code("passthrough")),
-        lambda k: f"split_k adds partial results after the element-wise operation, "
-        f"so {k.elementwise} would be applied to parts; use passthrough",
+        lambda c: (
+            ~c["split_k"].astype(np.bool_) | (c["elementwise"] == ELEMENTWISE.code("passthrough"))
+        ),
+        lambda k: (
+            f"split_k adds partial results after the element-wise operation, "
+            f"so {k.elementwise} would be applied to parts; use passthrough"
+        ),
     ),
     _gpu_rule(
         "d_layout",

@@ -40,9 +40,7 @@ def _spaces(sweeps: Sequence[Mapping[str, Any]], arch: str) -> list[Space]:
 def _space(sweep: Mapping[str, Any], arch: str) -> Space | None:
     where = sweep["where"]
     named = frozenset(c for n in where if n != "dtype" for c in column_names(GemmKey, n))
-    request = SpaceRequest(
-        sweep["family"], arch, find_arch(arch).provider, "curated", None, named
-    )
+    request = SpaceRequest(sweep["family"], arch, find_arch(arch).provider, "curated", None, named)
     space = curated_space(request, sweep.get("roles", ()))
     try:
         for name, values in where.items():

@@ -72,13 +72,16 @@ def _unused_d(c: Columns) -> Array:
 
 
 def _steps(c: Columns, side: str) -> tuple[Array, Array]:
-    return c[f"tile_{side}"].astype(np.int64), c[f"wave_{side}"].astype(np.int64) * c[f"warp_{side}"]
+    return c[f"tile_{side}"].astype(np.int64), c[f"wave_{side}"].astype(np.int64) * c[
+        f"warp_{side}"
+    ]
 
 
 def _divisible(c: Columns) -> Array:
     parts = [_steps(c, side) for side in "mnk"]
-    ok = [tile % np.maximum(step, 1) == 0 for tile, step in parts]
-    return ok[0] & ok[1] & ok[2]
+    # A step larger than the tile is the business of tile_covers.
+    ok = [(step > tile) | (tile % np.maximum(step, 1) == 0) for tile, step in parts]
+    return np.asarray(ok[0] & ok[1] & ok[2])
 
 
 def _covers(c: Columns) -> Array:
@@ -127,32 +130,40 @@ _COMMON: tuple[Rule, ...] = (
         "int8 accumulates in int32, everything else in fp32",
         ("dtype_a", "dtype_b", "dtype_acc"),
         _accumulator,
-        lambda k: f"{k.dtype_a} x {k.dtype_b} accumulates in "
-        f"{facts.accumulator(k.dtype_a, k.dtype_b)}, not {k.dtype_acc}",
+        lambda k: (
+            f"{k.dtype_a} x {k.dtype_b} accumulates in "
+            f"{facts.accumulator(k.dtype_a, k.dtype_b)}, not {k.dtype_acc}"
+        ),
     ),
     Rule(
         "output_dtype",
         "C has a type that the accumulator converts to",
         ("dtype_a", "dtype_c"),
         lambda c: _output("dtype_c", c),
-        lambda k: f"C cannot be {k.dtype_c} when A is {k.dtype_a}; "
-        f"use {', '.join(facts.outputs(k.dtype_a))}",
+        lambda k: (
+            f"C cannot be {k.dtype_c} when A is {k.dtype_a}; "
+            f"use {', '.join(facts.outputs(k.dtype_a))}"
+        ),
     ),
     Rule(
         "d_dtype",
         "D has a type that C may have",
         ("dtype_a", "dtype_d"),
         lambda c: _output("dtype_d", c),
-        lambda k: f"D cannot be {k.dtype_d} when A is {k.dtype_a}; "
-        f"use {', '.join(facts.outputs(k.dtype_a))}",
+        lambda k: (
+            f"D cannot be {k.dtype_d} when A is {k.dtype_a}; "
+            f"use {', '.join(facts.outputs(k.dtype_a))}"
+        ),
     ),
     Rule(
         "family_elementwise",
         "only gemm.multi_d fuses an element-wise operation or D tensors",
         ("family", "elementwise", "num_d"),
         _family_elementwise,
-        lambda k: f"{k.family} has no element-wise operation or D tensors, not "
-        f"{k.elementwise} with {k.num_d}; use gemm.multi_d",
+        lambda k: (
+            f"{k.family} has no element-wise operation or D tensors, not "
+            f"{k.elementwise} with {k.num_d}; use gemm.multi_d"
+        ),
     ),
     Rule(
         "d_count",
@@ -166,14 +177,16 @@ _COMMON: tuple[Rule, ...] = (
         "without D tensors, dtype_d equals dtype_c and layout_d is r",
         ("num_d", "dtype_c", "dtype_d", "layout_d"),
         _unused_d,
-        lambda k: f"without D tensors dtype_d must be {k.dtype_c} and layout_d r, "
-        f"not {k.dtype_d} and {k.layout_d}",
+        lambda k: (
+            f"without D tensors dtype_d must be {k.dtype_c} and layout_d r, "
+            f"not {k.dtype_d} and {k.layout_d}"
+        ),
     ),
     Rule(
         "warp_tile",
         "the warp tile (CPU: register tile) is in the list of the arch for the types",
         ("arch", "family", "dtype_a", "dtype_b", "warp_m", "warp_n", "warp_k"),
-        facts.has_warp_tile,
+        lambda c: ~_dtypes(c) | facts.has_warp_tile(c),  # dtypes speaks for unknown pairs
         _warp_reason,
     ),
     Rule(

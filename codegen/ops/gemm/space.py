@@ -16,11 +16,12 @@ from .curated import Curated, curated, pairs
 from .key import GemmKey
 from .rules import RULES
 
-_TILE = ("tile_m", "tile_n", "tile_k")
 _PADS = ("pad_m", "pad_n", "pad_k")
 _FREE = frozenset(
-    (*_TILE, *(f"wave_{s}" for s in "mnk"), *(f"warp_{s}" for s in "mnk"), *_PADS)
-    + ("num_wave_groups", "block_per_cu", "num_d")
+    (
+        *(f"{field}_{side}" for field in ("tile", "wave", "warp") for side in "mnk"),
+        *(*_PADS, "num_wave_groups", "block_per_cu", "num_d"),
+    )
 )
 
 # Values of the axes of tiles="all". Others may be asked for: the rules decide.
@@ -42,8 +43,10 @@ def curated_space(request: SpaceRequest, roles: Sequence[str] = ()) -> Space:
     facts_ = arch(request.arch)
     named = request.named
     rows = [
-        (a, b, facts.accumulator(a, b), c, d)
-        + (t.tile, t.wave, t.warp, t.pipeline, t.scheduler, t.num_wave_groups)
+        (
+            *(a, b, facts.accumulator(a, b), c, d),
+            *(t.tile, t.wave, t.warp, t.pipeline, t.scheduler, t.num_wave_groups),
+        )
         for a, b in pairs()
         for c, d in _outputs(a, "dtype_c" in named, "dtype_d" in named)
         for t in curated(request.arch, request.family, a, b)
