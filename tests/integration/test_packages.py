@@ -75,6 +75,8 @@ def test_found_after_cmake_install(install_prefix: Path, tmp_path: Path) -> None
     target = tmp_path / "installed"
     run(find_cmake(), "--install", project.build, "--prefix", target).ok()
     assert (target / "lib" / LIBRARY).is_file()
+    project.build.rename(tmp_path / "moved")  # what is installed must not need the build folder
+    assert run(target / "bin" / "consumer").ok().text.endswith(": right\n")
 
 
 def test_an_installed_prefix_holds_what_consumers_need(install_prefix: Path) -> None:
