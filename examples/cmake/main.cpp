@@ -25,12 +25,11 @@ int main() try {
                            .elementwise(ckdisp::Elementwise::relu)
                            .d(1)
                            .d_leading_dimensions({0});  // one row, used for every row of C
-  ckdisp::GemmArgs args{};
+  ckdisp::GemmArgs args;
   args.a = a.data();
   args.b = b.data();
   args.c = c.data();
   args.d[0] = bias.data();
-  args.scale = 1.0f;
   dispatcher.run(problem, args);
 
   double error = 0;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 
 #include <ckdisp/generated/enums.hpp>
 #include <ckdisp/generated/keys.hpp>
@@ -39,13 +40,13 @@ struct GemmProblemData {
 
 // The data of one call.
 struct GemmArgs {
-  const void* a;
-  const void* b;
-  void* c;
-  const void* d[kMaxD];
-  float scale;      // multiplies the accumulator before the element-wise operation
-  float clamp_min;  // bounds of Elementwise::clamp
-  float clamp_max;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  const void* d[kMaxD] = {};
+  float scale = 1;  // multiplies the accumulator before the element-wise operation
+  float clamp_min = -std::numeric_limits<float>::infinity();  // bounds of Elementwise::clamp
+  float clamp_max = std::numeric_limits<float>::infinity();
 };
 
 // Where and how one call runs.
