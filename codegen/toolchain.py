@@ -181,10 +181,10 @@ def _identity(cxx: str, _signature: tuple[int, ...]) -> str:
         if os.path.isabs(path) and os.path.isfile(path):
             with open(path, "rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
-    # The first word of the version text is the name by which the compiler was called.
+    # The first word of gcc's text is the name by which it was called.
     version = run_compiler([cxx, "--version"])
     lines = [line for line in version.stdout.splitlines() if not line.startswith("InstalledDir")]
-    text = "\n".join(lines).removeprefix(Path(cxx).name)
+    text = "\n".join(lines).partition(" ")[2]
     digest.update(f"{version.returncode}\n{text}".encode())
     return digest.hexdigest()
 

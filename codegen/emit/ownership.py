@@ -14,7 +14,8 @@ from .unit import CPP_MARKER, TEXT_MARKER
 _BUILD_FILES = ("build.ninja", "compile_commands.json", "CMakeLists.txt", "Makefile", "flags.mk")
 _PROJECT_FILES = (".git", "pyproject.toml", "setup.py")
 _JSON_STARTS = (b'{\n "generator": "ckdisp"', b'[\n  {"directory": ')
-_STARTS = (CPP_MARKER.encode(), TEXT_MARKER.encode(), *_JSON_STARTS)
+_VIEW_STARTS = (b"// Generated from the ckdisp schema; do not edit.", b"// Generated from arches.json")
+_STARTS = (CPP_MARKER.encode(), TEXT_MARKER.encode(), *_JSON_STARTS, *_VIEW_STARTS)
 _SCANNED = (".cpp", ".hip", ".hpp")
 
 
@@ -59,7 +60,7 @@ def stale_files(
     ``old`` is the manifest of the last time, which lists what was built.
     """
     stale = []
-    for base in ("units", "include"):
+    for base in ("units", "include", "include/ckdisp/generated"):
         for path in _names(folder, base):
             if path not in keep and path.endswith(_SCANNED) and is_ours(folder / path):
                 stale.append(path)
