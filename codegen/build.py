@@ -154,6 +154,8 @@ def _run_ninja(
     finally:
         if timer is not None:
             timer.cancel()
+        if process.stdout is not None:
+            process.stdout.close()
     if expired.is_set():
         raise BuildError(
             f"the build in {folder} did not end within {timeout:g} s and was stopped; "
