@@ -11,9 +11,10 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
+
 from ckdisp.cli.app import app
 from ckdisp.codegen.errors import BuildError, InvalidKey
-from click.testing import CliRunner
 
 COMMANDS = app.list_commands(click.Context(app))
 

@@ -164,13 +164,13 @@ def _print_and_exit(ctx: click.Context, param: click.Parameter, value: bool) -> 
     if not value or ctx.resilient_parsing:
         return
     if param.name == "version":
-        from .. import __version__
+        from ..codegen.version import VERSION
 
-        click.echo(f"ckdisp {__version__}")
+        click.echo(f"ckdisp {VERSION}")
     else:
-        from .. import paths
+        from . import folders
 
-        click.echo(paths.cmake_dir() if param.name == "cmake_dir" else paths.include_dir())
+        click.echo(folders.cmake_dir() if param.name == "cmake_dir" else folders.include_dir())
     ctx.exit()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .arrays import element_type, random_array, require_memory
-from .output import bold, human_time, json_option, print_json, print_table
+from .output import bold, human_time, json_option, plural, print_json, print_table
 from .problems import ProblemOptions, problem_options
 from .sources import Source, source_options
 from .timing import Timing, interleaved
@@ -77,7 +77,7 @@ def bench_command(
             }
         )
     else:
-        click.echo(f"{bold(str(problem))}, {dispatcher.num_threads} threads, {kernel}")
+        click.echo(f"{bold(str(problem))}, {plural(dispatcher.num_threads, 'thread')}, {kernel}")
         _print_timings(timings, shape.flops)
         if checked is not None:
             click.echo(f"check: {checked['text']}")

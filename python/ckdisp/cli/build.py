@@ -131,6 +131,7 @@ def _progress(folder: Path, verbose: bool) -> Iterator[_Steps]:
     if verbose:
         yield _Steps(lambda done, total, what: click.echo(f"[{done}/{total}] {what}", err=True))
         return
-    manifest = read_manifest(folder) or {}
-    with reporting(is_terminal(err=True), len(manifest.get("kernels", ())), 0) as show:
+    manifest = read_manifest(folder)
+    show_bar = is_terminal(err=True) and manifest is not None
+    with reporting(show_bar, len(manifest["kernels"]) if manifest else 0, 0) as show:
         yield _Steps(show)

@@ -8,10 +8,14 @@ import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+from ..codegen.arch import Arch, arch, arches
 from ..codegen.errors import Error
 from ..codegen.jobs import cpus, memory_mb
 from ..codegen.toolchain import CXX_COMMANDS, Toolchain, which
+from ..jit import cache, location
+from .output import human_bytes, plural
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
@@ -34,8 +38,18 @@ class Check:
 
 def all_checks() -> Iterator[Check]:
     """Every check, in the order of the report."""
-    for check in _CHECKS:
-        yield from check()
+    status = {}
+    for find in _CHECKS:
+        for check in find():
+            status[check.name] = check.status
+            yield check
+    if status.get("prebuilt") != OK and status["compiler"] != OK:
+        yield Check(
+            "kernels",
+            FAIL,
+            "there are no prebuilt kernels, and no compiler to build any",
+            "install a C++ compiler, or ckdisp with its prebuilt libraries",
+        )
 
 
 def _python() -> Iterator[Check]:
@@ -102,16 +116,16 @@ def _missing(level: Arch) -> str:
 def _prebuilt() -> Iterator[Check]:
     from .. import Registry
 
-    folder = prebuilt_dir()
     try:
-        registry = Registry.prebuilt()
+        kernels = Registry.prebuilt().kernels()
     except Error as error:
         yield Check("prebuilt", WARN, "no prebuilt kernels can be used", str(error))
         return
-    kernels = registry.kernels()
-    counts = Counter(kernel.arch for kernel in kernels)
-    text = ", ".join(f"{count} for {name}" for name, count in counts.items())
-    yield Check("prebuilt", OK, f"{text}, in {folder}")
+    path = Path(kernels[0].library.path)
+    others = len(list(path.parent.glob(f"*{path.suffix}"))) - 1
+    found = f"{plural(len(kernels), 'kernel')} for {kernels[0].arch} in {path}"
+    more = f", and libraries for {plural(others, 'other level')}" if others else ""
+    yield Check("prebuilt", OK, found + more)
 
 
 def _compiler() -> Iterator[Check]:
@@ -166,8 +180,15 @@ def _cache() -> Iterator[Check]:
     if not folder.exists():
         yield Check("cache", OK, f"{where}, empty so far")
         return
-    size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-    yield Check("cache", OK, f"{where}, {human_bytes(size)}, writable, owner {folder.owner()}")
+    size = human_bytes(cache.stats().size)
+    yield Check("cache", OK, f"{where}, {size}, writable, owner {_owner(folder)}")
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return folder.owner()
+    except (KeyError, OSError, NotImplementedError):
+        return f"user id {folder.stat().st_uid}"  # a user without a name, as in containers
 
 
 _CHECKS = (_python, _machine, _packages, _cpu, _prebuilt, _compiler, _tools, _cache)

@@ -100,8 +100,8 @@ def demo_command(op: str, dtype: str, quick: bool, threads: int | None, as_json:
     registry, source = _kernels(dtype, say)
     from .. import Dispatcher
 
-    dispatcher = Dispatcher(registry, num_threads=threads or 0)
-    say(f"{MODEL} layers in {dtype}, {dispatcher.num_threads} threads, {source}\n")
+    dispatcher = Dispatcher(registry, num_threads=threads)
+    say(f"{MODEL} layers in {dtype}, {plural(dispatcher.num_threads, 'thread')}, {source}\n")
     say(bold(_line(_HEADER)))
     rows = []
     for row in _run(dispatcher, layers, dtype, 0.1 if quick else SECONDS):
@@ -243,9 +243,11 @@ def _conclude(rows: list[Row], failed: list[Row], dtype: str, say: Say) -> None:
     for name in dict.fromkeys(row.kernel for row in rows):
         say(f"  {name}")
     say(
-        "error: largest |C - NumPy| over the largest |NumPy|, all elements, NumPy in fp32 on the "
-        f"same inputs;\n       more than {rows[0].tolerance:.1e} is no rounding of {dtype}"
+        "error:  largest |C - NumPy| over the largest |NumPy|, all elements, NumPy in fp32 on the "
+        f"same inputs;\n        more than {rows[0].tolerance:.1e} is no rounding of {dtype}"
     )
+    if rows[0].numpy_seconds is None:
+        say(f"NumPy:  multiplies {dtype} without its BLAS, so its time would say nothing")
     if failed:
         places = ", ".join(f"{row.layer} M={row.shape.m}" for row in failed)
         say(colour(f"wrong: {plural(len(failed), 'result')}: {places}", "red"))

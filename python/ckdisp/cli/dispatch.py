@@ -65,7 +65,7 @@ def _cells(candidate: Candidate) -> tuple[str, ...]:
             str(candidate.rank),
             f"{candidate.cost:.4g}",
             "yes",
-            candidate.reason,
+            "-",
             candidate.kernel.name,
             why,
         )

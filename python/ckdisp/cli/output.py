@@ -35,9 +35,9 @@ def is_terminal(*, err: bool = False) -> bool:
     return stream is not None and stream.isatty()
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 kernel``, ``3 kernels``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def plural(count: int, one: str, many: str = "") -> str:
+    """``1 kernel``, ``3 kernels``; ``many`` is for nouns that take no ``s``."""
+    return f"{count} {one}" if count == 1 else f"{count} {many or one + 's'}"
 
 
 def print_table(

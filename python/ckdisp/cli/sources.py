@@ -41,7 +41,7 @@ class Source:
     threads: int | None
 
     def registry(self, problem: ProblemOptions) -> Registry:
-        """The kernels of the family of ``problem``."""
+        """The kernels of the source."""
         from .. import Registry
 
         if self.jit:
@@ -54,19 +54,21 @@ class Source:
                 where=problem.where(),
                 spec=None,
             )
-            return selection.kernel_set().build(progress=None)
+            return selection.kernel_set().build()
         if not self.libraries:
             return Registry.prebuilt()
         registry = Registry.load(self.libraries[0])
         for path in self.libraries[1:]:
-            registry.merge(Registry.load(path))
+            registry.add(path)
         return registry
 
     def dispatcher(self, problem: ProblemOptions) -> Dispatcher:
-        """A dispatcher over :meth:`registry`."""
+        """A dispatcher over the kernels of the family of ``problem``."""
         from .. import Dispatcher
 
-        return Dispatcher(self.registry(problem), num_threads=self.threads or 0)
+        registry = self.registry(problem)
+        family = registry.filter(lambda kernel: kernel.family == problem.family)
+        return Dispatcher(family, num_threads=self.threads)
 
 
 _OPTIONS = (
