@@ -62,7 +62,37 @@ _HOMES = {
     "reference": "",
 }
 
-__all__ = ["__version__", *_HOMES]
+__all__ = [
+    "__version__",
+    "Arch",
+    "BuildError",
+    "Candidate",
+    "DeviceError",
+    "Dispatcher",
+    "Error",
+    "Explanation",
+    "GemmProblem",
+    "GenerateResult",
+    "InvalidArgument",
+    "InvalidKey",
+    "Kernel",
+    "KernelKey",
+    "KernelNotFound",
+    "KernelSet",
+    "LibraryError",
+    "Plan",
+    "Registry",
+    "Stage",
+    "UnsupportedProblem",
+    "Validator",
+    "arch",
+    "generate",
+    "host_arches",
+    "jit",
+    "make_key",
+    "parse_name",
+    "reference",
+]
 
 
 def __getattr__(name: str) -> Any:
