@@ -6,10 +6,12 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -179,7 +181,7 @@ def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         os.environ["CKDISP_DEBUG"] = "1"
 
 
-def _print_option(name: str, text: str) -> Any:
+def _print_option(name: str, text: str) -> Callable[[_Command], _Command]:
     return click.option(
         name, is_flag=True, expose_value=False, is_eager=True, callback=_print_and_exit, help=text
     )

@@ -11,30 +11,10 @@ from pathlib import Path
 import click
 
 from .output import is_terminal, json_option, plural, print_json
+from .params import NamesType
 from .selection import Selection, set_options
 
 EMITTERS = ("ninja", "cmake", "make")
-
-
-class EmitType(click.ParamType):
-    """Build files by name, with commas between."""
-
-    name = "KIND,KIND"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        from ..codegen.enums import unknown
-
-        if isinstance(value, tuple):
-            return value
-        kinds = [k.strip() for k in str(value).split(",") if k.strip()]
-        for kind in kinds:
-            if kind not in EMITTERS:
-                self.fail(unknown("build file", kind, EMITTERS), param, ctx)
-        if not kinds:
-            self.fail(f"name at least one of {', '.join(EMITTERS)}", param, ctx)
-        return tuple(dict.fromkeys(kinds))
 
 
 @click.command("generate")
@@ -47,7 +27,7 @@ class EmitType(click.ParamType):
 )
 @click.option(
     "--emit",
-    type=EmitType(),
+    type=NamesType("KIND,KIND", "build file", EMITTERS),
     default="ninja,cmake,make",
     show_default=True,
     help="Build files to write.",

@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 import datetime
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .app import EPILOG
 from .output import human_bytes, json_option, plural, print_json, print_table
+from .params import QuantityType
 
 if TYPE_CHECKING:
     from ..jit.cache import CacheEntry
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) *([kmgt]?)b?", re.ASCII)
-_AGE = re.compile(r"(\d+(?:\.\d+)?) *([smhdw])", re.ASCII)
-_SIZE_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
-
-class _Quantity(click.ParamType):
-    """A number with a unit."""
-
-    def __init__(self, name: str, pattern: re.Pattern[str], units: dict[str, int], example: str):
-        self.name = name
-        self._pattern = pattern
-        self._units = units
-        self._example = example
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        match = self._pattern.fullmatch(value.strip().lower())
-        if match is None:
-            self.fail(f"cannot read {value!r}; write a number and a unit, e.g. {self._example}")
-        return float(match[1]) * self._units[match[2]]
+_SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @click.group("cache", epilog=EPILOG)
@@ -48,7 +28,7 @@ def cache_command() -> None:
     """
 
 
-def _command(name: str) -> Any:
+def _command(name: str) -> Callable[[Callable[..., None]], click.Command]:
     return cache_command.command(name, epilog=EPILOG)
 
 
@@ -112,12 +92,12 @@ def verify_command(remove: bool, as_json: bool) -> None:
 @_command("prune")
 @click.option(
     "--max-size",
-    type=_Quantity("SIZE", _SIZE, _SIZE_UNITS, "500MB"),
+    type=QuantityType("SIZE", _SIZES, "500MB"),
     help="Delete the longest unused entries until this much is left, e.g. 500MB.",
 )
 @click.option(
     "--max-age",
-    type=_Quantity("AGE", _AGE, _AGE_UNITS, "30d"),
+    type=QuantityType("AGE", _AGES, "30d"),
     help="Delete entries that were not used for this long, e.g. 30d.",
 )
 @json_option

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,7 @@ import click
 from ..codegen.ops.gemm.key import GemmKey
 from .arrays import element_type, random_array, require_memory
 from .output import bold, colour, human_time, json_option, plural, print_json
-from .problems import Shape
+from .params import Shape
 from .sources import limit_threads, threads_option
 from .timing import interleaved
 
@@ -169,11 +170,11 @@ def _run(dispatcher: Dispatcher, layers: list[str], dtype: str, seconds: float) 
             x = random_array((m, k), dtype, seed=m)
             out = np.empty((m, n), x.dtype)
             contestants: dict[str, Callable[[], object]] = {
-                "ckdisp": lambda x=x, w=weight, out=out: dispatcher.gemm(x, w.T, out=out)
+                "ckdisp": partial(dispatcher.gemm, x, weight.T, out=out)
             }
             product = np.empty((m, n), np.float32)
             if dtype == "fp32":
-                contestants["numpy"] = lambda x=x, w=weight, p=product: np.matmul(x, w.T, out=p)
+                contestants["numpy"] = partial(np.matmul, x, weight.T, out=product)
             timings = interleaved(contestants, seconds=seconds)
             if dtype != "fp32":
                 _widened_product(x, weight, product)

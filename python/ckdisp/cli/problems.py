@@ -3,71 +3,20 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..codegen.enums import DTYPE, ELEMENTWISE, FAMILY, LAYOUT, Enum
+from ..codegen.enums import DTYPE, ELEMENTWISE, FAMILY, LAYOUT
+from .params import EnumType, Shape, ShapeType
 
 if TYPE_CHECKING:
     from .. import GemmProblem
 
-_SHAPE = re.compile(r"(\d+)[x,](\d+)[x,](\d+)", re.ASCII)
 MAX_D = 4
 _NEEDS_D = ("add", "multiply", "multi_d_add", "multi_d_multiply")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """M, N and K of one GEMM."""
-
-    m: int
-    n: int
-    k: int
-
-    def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}"
-
-    @property
-    def flops(self) -> float:
-        """Multiplications and additions of one run."""
-        return 2.0 * self.m * self.n * self.k
-
-
-class ShapeType(click.ParamType):
-    """``MxNxK`` or ``M,N,K``."""
-
-    name = "MxNxK"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Shape:
-        if isinstance(value, Shape):
-            return value
-        match = _SHAPE.fullmatch(value.strip().lower())
-        if match is None:
-            self.fail(
-                f"cannot read {value!r}; write M, N and K as non-negative integers, "
-                "e.g. 16x4096x4096",
-                param,
-                ctx,
-            )
-        return Shape(*(int(g) for g in match.groups()))
-
-
-class EnumType(click.ParamType):
-    """A value of an enumeration of keys; the nearest name is told for any other."""
-
-    def __init__(self, enum: Enum, name: str) -> None:
-        self.enum = enum
-        self.name = name
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        self.enum.code(value, param.human_readable_name if param else self.name)
-        return str(value)
 
 
 @dataclass(frozen=True)

@@ -15,39 +15,10 @@ from ..codegen.errors import InvalidKey
 from ..codegen.key import KernelKey
 from ..codegen.ops import op_of_family
 from ..codegen.schema import columns_of, fields_by_name
+from .params import WhereType
 
 if TYPE_CHECKING:
     from ..kernel_set import KernelSet
-
-
-class WhereType(click.ParamType):
-    """``field=value,value``: the field name and its values."""
-
-    name = "FIELD=V1,V2"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, list[Any]]:
-        field, equals, values = value.partition("=")
-        parts = [v.strip() for v in values.split(",")]
-        if not equals or not field.strip() or not all(parts):
-            self.fail(
-                f"cannot read {value!r}; write a field and the values it may have, "
-                "e.g. --where dtype=fp32,bf16",
-                param,
-                ctx,
-            )
-        return field.strip(), [_plain(v) for v in parts]
-
-
-def _plain(text: str) -> Any:
-    """A value as JSON would hold it: ``128``, ``128x64x32``, ``true`` or a name."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    parts = text.split("x")
-    if len(parts) > 1 and all(p.isascii() and p.isdigit() for p in parts):
-        return tuple(int(p) for p in parts)
-    return {"true": True, "false": False}.get(text, text)
 
 
 class Conditions:

@@ -1,0 +1,147 @@
+"""Parameter types: what an option may look like, and the message when it does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..codegen.enums import Enum, unknown
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # not subscriptable before click 8.4
+
+_SHAPE = re.compile(r"(\d+)[x,](\d+)[x,](\d+)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """M, N and K of one GEMM."""
+
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+    @property
+    def flops(self) -> float:
+        """Multiplications and additions of one run."""
+        return 2.0 * self.m * self.n * self.k
+
+
+class ShapeType(_ParamType):
+    """``MxNxK`` or ``M,N,K``."""
+
+    name = "MxNxK"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Shape:
+        if isinstance(value, Shape):
+            return value
+        match = _SHAPE.fullmatch(value.strip().lower())
+        if match is None:
+            self.fail(
+                f"cannot read {value!r}; write M, N and K as non-negative integers, "
+                "e.g. 16x4096x4096",
+                param,
+                ctx,
+            )
+        return Shape(*(int(g) for g in match.groups()))
+
+
+class EnumType(_ParamType):
+    """A value of an enumeration of keys; the nearest name is told for any other."""
+
+    def __init__(self, enum: Enum, name: str) -> None:
+        self.enum = enum
+        self.name = name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        self.enum.code(value, self.name.lower())
+        return str(value)
+
+
+class NamesType(_ParamType):
+    """Some of a few names, with commas between."""
+
+    def __init__(self, name: str, what: str, known: Collection[str]) -> None:
+        self.name = name
+        self.what = what
+        self.known = tuple(known)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        names = [n.strip() for n in value.split(",") if n.strip()]
+        for name in names:
+            if name not in self.known:
+                self.fail(unknown(self.what, name, self.known), param, ctx)
+        if not names:
+            self.fail(f"name at least one of {', '.join(self.known)}", param, ctx)
+        return tuple(dict.fromkeys(names))
+
+
+class WhereType(_ParamType):
+    """``field=value,value``: the field name and its values."""
+
+    name = "FIELD=V1,V2"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, list[Any]]:
+        if isinstance(value, tuple):
+            return value
+        field, equals, values = value.partition("=")
+        parts = [v.strip() for v in values.split(",")]
+        if not equals or not field.strip() or not all(parts):
+            self.fail(
+                f"cannot read {value!r}; write a field and the values it may have, "
+                "e.g. --where dtype=fp32,bf16",
+                param,
+                ctx,
+            )
+        return field.strip(), [_plain(v) for v in parts]
+
+
+def _plain(text: str) -> Any:
+    """A value as JSON would hold it: ``128``, ``128x64x32``, ``true`` or a name."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    parts = text.split("x")
+    if len(parts) > 1 and all(p.isascii() and p.isdigit() for p in parts):
+        return tuple(int(p) for p in parts)
+    return {"true": True, "false": False}.get(text, text)
+
+
+class QuantityType(_ParamType):
+    """A number with a unit: ``500MB``, ``30d``."""
+
+    def __init__(self, name: str, units: dict[str, int], example: str) -> None:
+        self.name = name
+        self.units = units
+        self.example = example
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) *([a-z]*)", value.strip().lower(), re.ASCII)
+        if match is None or match[2] not in self.units:
+            self.fail(
+                f"cannot read {value!r}; write a number and one of the units "
+                f"{', '.join(u for u in self.units if u)}, e.g. {self.example}",
+                param,
+                ctx,
+            )
+        return float(match[1]) * self.units[match[2]]
