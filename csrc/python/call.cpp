@@ -94,7 +94,6 @@ class Resolver {
   Resolver(const Dispatcher* dispatcher, const GemmRequest& request)
       : dispatcher_(dispatcher), request_(request) {
     std::memset(&call_.problem, 0, sizeof call_.problem);
-    std::memset(&call_.args, 0, sizeof call_.args);
   }
 
   GemmProblemData problem() {

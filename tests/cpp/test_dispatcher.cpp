@@ -1,0 +1,281 @@
+// Choice of kernels, explanations, plans, the decision cache, and many threads at once.
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include "check.hpp"
+#include "mock.hpp"
+
+namespace {
+std::atomic<long> allocations{0};
+}
+
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  ++allocations;
+  void* memory = std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+using namespace ckdisp;
+using namespace mock;
+
+namespace {
+
+void reset() {
+  for (Behaviour& b : behaviours) {
+    b.supported = b.succeeds = true;
+    b.cost = 1;
+    b.workspace = 0;
+    b.runs = b.asked = 0;
+  }
+}
+
+GemmKey on(Arch arch) {
+  GemmKey key = default_key();
+  key.arch = arch;
+  return key;
+}
+
+std::string chosen(const Dispatcher& dispatcher) { return dispatcher.select(problem()).name(); }
+
+void heuristic_takes_the_cheapest() {
+  reset();
+  behaviours[0].cost = 3;
+  behaviours[1].cost = 2;
+  const Registry kernels = registry({kernel<0>("a"), kernel<1>("b"), kernel<1>("c")});
+  CHECK(chosen(Dispatcher(kernels)) == "b");  // a tie goes by name
+  behaviours[1].supported = false;
+  CHECK(chosen(Dispatcher(kernels)) == "a");
+  DispatcherOptions first;
+  first.strategy = Strategy::first;
+  behaviours[1].supported = true;
+  CHECK(chosen(Dispatcher(kernels, first)) == "a");
+}
+
+void ties_go_by_priority() {
+  reset();
+  Registry kernels = registry({kernel<0>("a")});
+  kernels.add(library({kernel<1>("z")}), Priority::high);
+  CHECK(chosen(Dispatcher(kernels)) == "z");
+}
+
+void better_architectures_come_first() {
+  reset();
+  const std::vector<Arch> here = host_arches();
+  CHECK(here.back() == Arch::generic);
+  if (here.size() < 2) return;
+  behaviours[0].cost = 1;
+  behaviours[1].cost = 9;
+  const Registry kernels =
+      registry({kernel<0>("plain"), kernel<1>("best", on(here.front()))});
+  CHECK(chosen(Dispatcher(kernels)) == "best");
+  behaviours[1].supported = false;
+  CHECK(chosen(Dispatcher(kernels)) == "plain");
+  ::setenv("CKDISP_CPU_LEVEL", "generic", 1);
+  behaviours[1].supported = true;
+  CHECK(chosen(Dispatcher(kernels)) == "plain");
+  ::setenv("CKDISP_CPU_LEVEL", "x86-64-v9", 1);
+  CHECK_THROWS(Dispatcher(kernels), InvalidArgument, "generic");
+  ::unsetenv("CKDISP_CPU_LEVEL");
+}
+
+void never_asks_kernels_of_other_machines() {
+  reset();
+  const Dispatcher dispatcher(registry({kernel<2>("gpu", on(Arch::gfx942))}));
+  CHECK_THROWS(dispatcher.select(problem()), UnsupportedProblem, "[arch] was built for gfx942");
+  const std::vector<Candidate> all = dispatcher.explain(problem());
+  CHECK(all.size() == 1 && all[0].reason == Reason::arch && all[0].rank == -1);
+  CHECK(behaviours[2].asked == 0);
+}
+
+void explains() {
+  reset();
+  behaviours[0].cost = 5;
+  behaviours[1].cost = 4;
+  behaviours[2].supported = false;
+  GemmKey other = default_key();
+  other.layout = Layout::ccr;
+  const Dispatcher dispatcher(registry(
+      {kernel<0>("a"), kernel<1>("b"), kernel<2>("c"), kernel<3>("d", other)}));
+  const std::vector<Candidate> all = dispatcher.explain(problem());
+  CHECK(all.size() == 4);
+  CHECK(all[0].kernel.name() == std::string("b") && all[0].rank == 0 && all[0].cost == 4);
+  CHECK(all[1].kernel.name() == std::string("a") && all[1].rank == 1);
+  CHECK(all[2].reason == Reason::pad && all[2].text == "mock 2 refuses" && !all[2].supported);
+  CHECK(all[3].reason == Reason::layout && all[3].text == "reads layout ccr, not rcr");
+}
+
+void says_what_is_missing() {
+  reset();
+  const Dispatcher dispatcher(registry({kernel<0>("a")}));
+  const auto relu = GemmProblem(4, 4, 4).dtype(Dtype::bf16).elementwise(Elementwise::relu).d(1);
+  CHECK_THROWS(dispatcher.select(relu), KernelNotFound, "ckdisp generate gemm.multi_d --arch ");
+  CHECK_THROWS(dispatcher.select(relu), KernelNotFound, "it has none for these inputs");
+  const auto layout = GemmProblem(4, 4, 4).layout(Layout::crr);
+  CHECK_THROWS(dispatcher.select(layout), KernelNotFound, "it has rcr passthrough d=0 -> fp32");
+  CHECK_THROWS(dispatcher.select(GemmProblem(-4, 4, 4)), InvalidArgument, "negative");
+  CHECK_THROWS(dispatcher.run("aa", problem(), args()), KernelNotFound, "did you mean 'a'?");
+  behaviours[0].supported = false;
+  CHECK_THROWS(dispatcher.select(problem()), UnsupportedProblem, "a: [pad] mock 0 refuses");
+  CHECK_THROWS(dispatcher.run("a", problem(), args()), UnsupportedProblem, "mock 0 refuses");
+}
+
+void kernels_with_reordered_operands_serve_no_plain_problem() {
+  reset();
+  GemmKey key = default_key();
+  key.family = Family::gemm_preshuffle;
+  const Dispatcher dispatcher(registry({kernel<0>("shuffled", key)}));
+  CHECK_THROWS(dispatcher.select(problem()), KernelNotFound, "no kernel for");
+  CHECK_THROWS(dispatcher.run("shuffled", problem(), args()), UnsupportedProblem, "reordered");
+}
+
+void asks_a_callback_once() {
+  reset();
+  behaviours[2].supported = false;
+  const Registry kernels = registry({kernel<0>("a"), kernel<1>("b"), kernel<2>("c")});
+  int calls = 0;
+  DispatcherOptions options;
+  options.ordering = [&](const GemmProblemData&, const std::vector<Kernel>& candidates) {
+    ++calls;
+    CHECK(candidates.size() == 2);
+    return std::vector<Kernel>{candidates[1]};
+  };
+  const Dispatcher dispatcher(kernels, options);
+  CHECK(chosen(dispatcher) == "b" && chosen(dispatcher) == "b" && calls == 1);
+  options.ordering = [](const auto&, const auto&) { return std::vector<Kernel>(); };
+  CHECK_THROWS(Dispatcher(kernels, options).select(problem()), UnsupportedProblem, "chose none");
+  const Kernel refused = *kernels.find("c");
+  options.ordering = [&](const auto&, const auto&) { return std::vector<Kernel>{refused}; };
+  CHECK_THROWS(Dispatcher(kernels, options).select(problem()), InvalidArgument, "not among");
+}
+
+void plans_and_runs() {
+  reset();
+  behaviours[0].workspace = 1000;
+  const Dispatcher dispatcher(registry({kernel<0>("a"), kernel<1>("b")}), {});
+  behaviours[1].cost = 9;
+  const Plan plan = dispatcher.plan(problem());
+  CHECK(plan.stages.size() == 1 && plan.workspace_bytes == 1000);
+  CHECK(plan.stages[0].kernel.name() == std::string("a") && plan.stages[0].workspace_offset == 0);
+  Launch launch{};
+  launch.num_threads = 3;
+  dispatcher.run(problem(), args(), launch);
+  CHECK(behaviours[0].runs == 1 && behaviours[0].last_threads == 3);
+  CHECK(reinterpret_cast<std::uintptr_t>(behaviours[0].last_workspace) % 64 == 0);
+  dispatcher.run("b", problem(), args());
+  CHECK(behaviours[1].runs == 1 && behaviours[1].last_threads == dispatcher.num_threads());
+  GemmArgs bad = args();
+  bad.a = bad.c;
+  CHECK_THROWS(dispatcher.run(problem(), bad), InvalidArgument, "shares memory");
+  CHECK_THROWS(dispatcher.run("b", problem(), bad), InvalidArgument, "shares memory");
+  CHECK(behaviours[0].runs == 1 && behaviours[1].runs == 1);
+  behaviours[0].succeeds = false;
+  CHECK_THROWS(dispatcher.run(problem(), args()), DeviceError, "a failed: mock 0 fell over");
+  launch.num_threads = -1;
+  CHECK_THROWS(dispatcher.run(problem(), args(), launch), InvalidArgument, "threads is -1");
+}
+
+void remembers_without_allocating() {
+  reset();
+  behaviours[0].workspace = 4096;
+  const Dispatcher dispatcher(registry({kernel<0>("a")}));
+  const GemmProblem builder = GemmProblem(4, 5, 6);
+  dispatcher.run(builder, args());
+  const int asked = behaviours[0].asked;
+  const long before = allocations;
+  for (int i = 0; i < 100; ++i) {
+    dispatcher.run(builder, args());
+    (void)dispatcher.select(builder);
+  }
+  CHECK(allocations == before);
+  CHECK(behaviours[0].asked == asked && behaviours[0].runs == 101);
+}
+
+void forgets_when_the_registry_changes() {
+  reset();
+  behaviours[0].cost = 5;
+  Registry kernels = registry({kernel<0>("a")});
+  const Dispatcher dispatcher(kernels);
+  CHECK(chosen(dispatcher) == "a");
+  kernels.add(library({kernel<1>("b")}));
+  CHECK(chosen(dispatcher) == "b");
+  kernels.remove("b");
+  CHECK(chosen(dispatcher) == "a");
+}
+
+// Far more problems than the table has room for: every answer stays right.
+void outlives_its_table() {
+  reset();
+  const Dispatcher dispatcher(registry({kernel<0>("a")}));
+  for (int round = 0; round < 2; ++round) {
+    for (int m = 1; m < 6000; ++m) {
+      CHECK(dispatcher.select(problem(m, 3, 2)).name() == std::string("a"));
+    }
+  }
+}
+
+// First calls from many threads at once, over few enough problems that slots are contended.
+void survives_threads() {
+  reset();
+  GemmKey other = default_key();
+  other.layout = Layout::rrr;
+  Registry kernels = registry({kernel<0>("a"), kernel<1>("b", other)});
+  const Dispatcher dispatcher(kernels);
+  const Library more = library({kernel<2>("unrelated", on(Arch::gfx942))});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 32; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 300; ++i) {
+        const auto plain = GemmProblem(1 + (t + i) % 97, 3, 2);
+        CHECK(dispatcher.select(plain).name() == std::string("a"));
+        auto turned = plain;
+        CHECK(dispatcher.select(turned.layout(Layout::rrr)).name() == std::string("b"));
+        if (t == 0 && i % 50 == 0) {
+          kernels.add(more);
+          kernels.remove("unrelated");
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void reads_thread_counts() {
+  const Registry kernels = registry({kernel<0>("a")});
+  ::setenv("CKDISP_NUM_THREADS", "3", 1);
+  CHECK(Dispatcher(kernels).num_threads() == 3);
+  ::setenv("CKDISP_NUM_THREADS", "many", 1);
+  CHECK_THROWS(Dispatcher(kernels), InvalidArgument, "CKDISP_NUM_THREADS='many'");
+  ::unsetenv("CKDISP_NUM_THREADS");
+  ::setenv("OMP_NUM_THREADS", "2,1", 1);
+  CHECK(Dispatcher(kernels).num_threads() == 2);
+  ::unsetenv("OMP_NUM_THREADS");
+  CHECK(Dispatcher(kernels).num_threads() >= 1);
+  DispatcherOptions options;
+  options.num_threads = 100000;
+  CHECK_THROWS(Dispatcher(kernels, options), InvalidArgument, "1 to 4096");
+}
+
+}  // namespace
+
+int main() {
+  heuristic_takes_the_cheapest();
+  ties_go_by_priority();
+  better_architectures_come_first();
+  never_asks_kernels_of_other_machines();
+  explains();
+  says_what_is_missing();
+  kernels_with_reordered_operands_serve_no_plain_problem();
+  asks_a_callback_once();
+  plans_and_runs();
+  remembers_without_allocating();
+  forgets_when_the_registry_changes();
+  outlives_its_table();
+  survives_threads();
+  reads_thread_counts();
+  std::puts("ok");
+}
