@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from . import __path__ as _places
 from . import _core
 from ._core import Kernel
 from .codegen.errors import KernelNotFound, LibraryError
 
 Priority = Literal["low", "normal", "high"]
 
-_PREBUILT = Path(__file__).parent / "prebuilt"
+# An editable install has two places: the source tree, and what the build installed.
+_PREBUILT = [Path(place) / "prebuilt" for place in _places]
 
 
 def host_arches() -> list[str]:
@@ -62,12 +64,14 @@ class Registry:
         """
         levels = host_arches()
         for level in levels:
-            path = _PREBUILT / f"libckdisp_cpu_{level}.so"
-            if path.exists():
-                return cls.load(path)
+            for folder in _PREBUILT:
+                path = folder / f"libckdisp_cpu_{level}.so"
+                if path.exists():
+                    return cls.load(path)
         raise LibraryError(
-            f"no prebuilt kernels for {', '.join(levels)} in {_PREBUILT}; install ckdisp with its "
-            "prebuilt libraries (`pip install ckdisp`), or build kernels with KernelSet.build()"
+            f"no prebuilt kernels for {', '.join(levels)} in {', '.join(map(str, _PREBUILT))}; "
+            "install ckdisp with its prebuilt libraries (`pip install ckdisp`), or build kernels "
+            "with KernelSet.build()"
         )
 
     def add(self, library: str | os.PathLike[str], *, priority: Priority = "normal") -> None:
