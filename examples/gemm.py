@@ -1,7 +1,8 @@
 """A first GEMM: with the prebuilt kernels, then with kernels compiled for this machine."""
 
-import ckdisp
 import numpy as np
+
+import ckdisp
 
 rng = np.random.default_rng(0)
 x = rng.random((16, 512), dtype=np.float32)

@@ -143,7 +143,7 @@ def _compiler() -> Iterator[Check]:
             "compiler",
             WARN,
             f"{command} ({chosen}) cannot build a C++20 library",
-            "set CXX to GCC 11, Clang 14 or newer; only prebuilt kernels can be used until then",
+            "set CXX to GCC 11, Clang 16 or newer; only prebuilt kernels can be used until then",
         )
         return
     yield Check("compiler", OK, f"{command} ({chosen}), C++20 works")

@@ -134,7 +134,8 @@ _OPTIONS = (
         "--arch",
         "arches",
         multiple=True,
-        help="Architecture or CPU level, may be repeated; default: that of this machine.",
+        help="Architecture or CPU level, 'cpu' for all levels, 'native' (the default) for the best "
+        "of this machine; may be repeated.",
     ),
     click.option("--provider", help="Only kernels of this provider."),
     click.option("--preset", help="A named set, such as fp16_rcr_essential."),
@@ -151,7 +152,9 @@ _OPTIONS = (
         help="Only keys whose field has one of these values; may be repeated.",
     ),
     click.option(
-        "--spec", type=click.Path(path_type=Path), help="JSON file that declares the kernels."
+        "--spec",
+        type=click.Path(path_type=Path),
+        help="JSON or C++ file that declares the kernels.",
     ),
 )
 
