@@ -22,9 +22,6 @@ from .toolchain import Toolchain
 if TYPE_CHECKING:
     from .kernel_set import KernelSet
 
-if TYPE_CHECKING:
-    from .kernel_set import KernelSet
-
 _PACKAGE = Path(__file__).parent
 
 

@@ -117,8 +117,10 @@ def build(
 def _run_ninja(
     command: Sequence[str], folder: Path, progress: Progress | None, timeout: float | None
 ) -> None:
+    expired = threading.Event()
+    lines: list[str] = []
     # A session of its own, so that a timeout ends the compilers too, not only ninja.
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command,
         cwd=folder,
         env={**os.environ, "NINJA_STATUS": "[%f/%t] "},
@@ -128,44 +130,44 @@ def _run_ninja(
         text=True,
         errors="replace",
         start_new_session=True,
-    )
-    expired = threading.Event()
+    ) as process:
 
-    def expire() -> None:
-        expired.set()
-        end_group(process)
+        def expire() -> None:
+            expired.set()
+            end_group(process)
 
-    timer = threading.Timer(timeout, expire) if timeout is not None else None
-    lines: list[str] = []
-    try:
-        if timer is not None:
-            timer.start()
-        assert process.stdout is not None
-        for line in process.stdout:
-            line = line.rstrip("\n")
-            lines.append(line)
-            status = _STATUS.fullmatch(line)
-            if status is not None and progress is not None:
-                progress(int(status[1]), int(status[2]), _what(status[3]))
-        code = process.wait()
-    except BaseException:
-        end_group(process)
-        raise
-    finally:
-        if timer is not None:
-            timer.cancel()
-        if process.stdout is not None:
-            process.stdout.close()
+        timer = threading.Timer(timeout, expire) if timeout is not None else None
+        try:
+            if timer is not None:
+                timer.start()
+            _follow(process, lines, progress)
+        except BaseException:
+            end_group(process)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
     if expired.is_set():
         raise BuildError(
             f"the build in {folder} did not end within {timeout:g} s and was stopped; "
             "raise the timeout or build fewer kernels"
         )
-    if code != 0:
+    if process.returncode != 0:
         raise failure_error(folder, parse_failures(lines), "\n".join(lines))
     for line in lines:
         if not _STATUS.fullmatch(line) and not line.startswith("ninja: "):
             print(line, file=sys.stderr)
+
+
+def _follow(process: subprocess.Popen[str], lines: list[str], progress: Progress | None) -> None:
+    """Collect what ninja prints, and report each command that is done, until it ends."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        status = _STATUS.fullmatch(lines[-1])
+        if status is not None and progress is not None:
+            progress(int(status[1]), int(status[2]), _what(status[3]))
+    process.wait()
 
 
 def end_group(process: subprocess.Popen[str]) -> None:

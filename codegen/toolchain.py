@@ -167,10 +167,16 @@ def run_compiler(arguments: Sequence[str], *, stdin: str = "") -> subprocess.Com
 @functools.cache
 def _accepts(cxx: str, flags: tuple[str, ...], flag: str, _signature: tuple[int, ...]) -> bool:
     source = 'extern "C" int ckdisp_probe() { return 0; }\n'
-    with tempfile.TemporaryDirectory(prefix="ckdisp-", ignore_cleanup_errors=True) as folder:
-        output = os.path.join(folder, "probe")
-        command = [cxx, *flags, flag, "-shared", "-fPIC", "-x", "c++", "-", "-o", output]
-        return run_compiler(command, stdin=source).returncode == 0
+    try:
+        with tempfile.TemporaryDirectory(prefix="ckdisp-", ignore_cleanup_errors=True) as folder:
+            output = os.path.join(folder, "probe")
+            command = [cxx, *flags, flag, "-shared", "-fPIC", "-x", "c++", "-", "-o", output]
+            return run_compiler(command, stdin=source).returncode == 0
+    except OSError as error:
+        raise BuildError(
+            f"cannot write to the folder for temporary files: {error.strerror or error}; free "
+            "space there or set TMPDIR to another folder"
+        ) from error
 
 
 @functools.cache

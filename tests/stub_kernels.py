@@ -100,7 +100,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int, int]]:
 class FakeCompiler:
     """A script in front of the real compiler that counts what it compiles and links.
 
-    While a file ``fail`` lies next to it, compiling fails; while there is ``hang``, it sleeps.
+    It accepts every optional flag. While a file ``fail`` lies next to it, compiling fails; while there is ``hang``, it sleeps.
     """
 
     folder: Path
@@ -118,6 +118,7 @@ class FakeCompiler:
 # {self.comment}
 here='{self.folder}'
 case " $* " in
+*" -shared -fPIC -x c++ - "*) exit 0 ;;
 *" -c "*.cpp*)
   for word; do case "$word" in *.cpp) source=$word;; esac; done
   echo "compile $source" >> "$here/log"

@@ -26,7 +26,7 @@ from .compile import compile_on
 from .digest import digest
 from .failed import keep_failed
 from .headers import Headers, Listing, read_depfile
-from .locks import building
+from .locks import among_threads, building
 from .probes import Probes
 from .progress import Callback, reporting
 from .store import Staging, Store
@@ -56,7 +56,8 @@ def build_library(kernels: Iterable[KernelKey], options: Options) -> Path:
             toolchain = Toolchain.find()
         except BuildError as error:
             no_compiler = error
-    job = _Job(store, keys, toolchain)
+    with among_threads("compiler"):  # ask a compiler once, not once for each thread
+        job = _Job(store, keys, toolchain)
     found = job.find_library()
     if found is not None:
         return found

@@ -8,6 +8,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..codegen.errors import BuildError
+from . import location
+
 _WAIT_SECONDS = 600.0
 # Keyed by process, for a lock that some thread held during a fork stays held in the child.
 _threads: dict[tuple[int, str], threading.Lock] = {}
@@ -19,9 +22,13 @@ def building(root: Path, key: str) -> Iterator[None]:
 
     The system frees the lock of a process that dies; no process id is ever written or read.
     """
-    lock = _threads.setdefault((os.getpid(), key), threading.Lock())
-    with lock, _between_processes(root, key):
+    with among_threads(key), _between_processes(root, key):
         yield
+
+
+def among_threads(key: str) -> threading.Lock:
+    """The lock of ``key`` among the threads of this process."""
+    return _threads.setdefault((os.getpid(), key), threading.Lock())
 
 
 @contextlib.contextmanager
@@ -30,10 +37,11 @@ def _between_processes(root: Path, key: str) -> Iterator[None]:
 
     folder = root / "locks"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        location.create(root)
+        folder.mkdir(mode=0o700, exist_ok=True)
         lock = FileLock(folder / f"{key[:32]}.lock")
         lock.acquire(timeout=_WAIT_SECONDS)
-    except (OSError, Timeout, NotImplementedError):
+    except (OSError, BuildError, Timeout, NotImplementedError):
         # Read-only, a file system without locks, or a holder that takes too long: build anyway.
         yield
         return

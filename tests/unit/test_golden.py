@@ -1,0 +1,58 @@
+"""The text of one small generated folder, kept whole so that a change of it is seen.
+
+Set ``CKDISP_UPDATE_GOLDEN=1`` to write the files again after a change that is wanted.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ckdisp.codegen.emit.graph import ninja_text
+from ckdisp.codegen.emit.tree import make_tree
+from ckdisp.codegen.emit.unit import unit_text
+from ckdisp.codegen.generate import library_text
+from ckdisp.codegen.make import make_key
+from ckdisp.codegen.toolchain import Toolchain
+from ckdisp.codegen.version import VERSION
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.setattr("ckdisp.codegen.emit.tree.memory_mb", lambda available: 8192)
+    key = make_key(
+        "gemm.multi_d",
+        arch="x86-64-v3",
+        dtype="bf16",
+        layout="rrr",
+        elementwise="add",
+        num_d=1,
+        pipeline="packed",
+        warp=(6, 16, 1),
+        tile=(96, 2048, 256),
+    )
+    tree = make_tree(
+        "golden",
+        [(key.name, key)],
+        toolchain=Toolchain("/usr/bin/c++", ("-g",)),
+        include_dirs=[Path("/opt/ckdisp/include")],
+        accepts=lambda flag: True,
+    )
+    provider = tree.variants[tree.units[0].variant].provider
+    return {
+        "unit.cpp": unit_text(key, key.name, provider),
+        "library.cpp": library_text(tree).replace(VERSION, "VERSION"),
+        "build.ninja": ninja_text(tree),
+    }
+
+
+@pytest.mark.parametrize("name", ["unit.cpp", "library.cpp", "build.ninja"])
+def test_golden(texts: dict[str, str], name: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("CKDISP_UPDATE_GOLDEN"):
+        path.write_text(texts[name], encoding="utf-8")
+    assert texts[name] == path.read_text(encoding="utf-8")
