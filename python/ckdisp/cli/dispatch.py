@@ -52,7 +52,10 @@ def explain_command(problem: ProblemOptions, source: Source, as_json: bool) -> N
             ("rank", "cost", "supported", "reason", "kernel", "why"),
             [_cells(c) for c in candidates],
             right=("rank", "cost"),
-            styles=["green" if c.rank == 0 else "" if c.supported else "dim" for c in candidates],
+            colours=[
+                "green" if c.rank == 0 else None if c.supported else "bright_black"
+                for c in candidates
+            ],
         )
     if not any(c.supported for c in candidates):
         raise SystemExit(1)

@@ -1,20 +1,21 @@
-"""What goes to standard output: JSON for scripts, plain text for pipes, tables for people."""
+"""What goes to standard output: JSON for scripts, text and tables for people and pipes."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
 import click
 
-from .app import colour_allowed
-
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
 _CHUNK = 4096
+_GAP = "  "
+_LONG = 24  # longest cell that shares a line with others where a terminal is narrow
 
 
 def print_json(value: Any) -> None:
@@ -35,6 +36,11 @@ def is_terminal(*, err: bool = False) -> bool:
     return stream is not None and stream.isatty()
 
 
+def terminal_width() -> int:
+    """Columns of the terminal."""
+    return shutil.get_terminal_size().columns
+
+
 def plural(count: int, one: str, many: str = "") -> str:
     """``1 kernel``, ``3 kernels``; ``many`` is for nouns that take no ``s``."""
     return f"{count} {one}" if count == 1 else f"{count} {many or one + 's'}"
@@ -44,48 +50,36 @@ def print_table(
     headers: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
-    right: Sequence[str] = (),
-    styles: Sequence[str] | None = None,
+    right: Collection[str] = (),
+    colours: Sequence[str | None] | None = None,
 ) -> None:
-    """A table with the columns named in ``right`` aligned to the right.
+    """A table with the columns named in ``right`` aligned to the right, one colour for each row.
 
-    On a terminal it is fitted to the width and each row takes its colour from ``styles``;
-    elsewhere columns are padded with spaces and never cut or wrapped.
+    Cells are never cut. Where a terminal is too narrow for the table, long cells get lines of
+    their own below the others.
     """
-    if is_terminal():
-        _rich_table(headers, rows, right, styles)
-        return
     widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
     justify = [str.rjust if h in right else str.ljust for h in headers]
-    print_lines(
-        "  ".join(
-            put(cell, width) for put, cell, width in zip(justify, row, widths, strict=True)
-        ).rstrip()
-        for row in (headers, *rows)
-    )
 
+    def line(cells: Sequence[str]) -> str:
+        padded = (put(cell, w) for put, cell, w in zip(justify, cells, widths, strict=True))
+        return _GAP.join(padded).rstrip()
 
-def _rich_table(
-    headers: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    right: Sequence[str],
-    styles: Sequence[str] | None,
-) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for header in headers:
-        table.add_column(
-            header,
-            justify="right" if header in right else "left",
-            overflow="fold",
-            no_wrap=header in right,
-        )
+    narrow = is_terminal() and len(_GAP.join(w * " " for w in widths)) > terminal_width()
+    long = [narrow and width > _LONG for width in widths]
+    lines = [] if narrow else [bold(line(headers))]
     for index, row in enumerate(rows):
-        table.add_row(*map(Text, row), style=styles[index] if styles else None)
-    Console(no_color=not colour_allowed(), highlight=False).print(table)
+        texts = _stacked(headers, row, long) if narrow else [line(row)]
+        name = colours[index] if colours else None
+        lines += [colour(text, name) if name else text for text in texts]
+    print_lines(lines)
+
+
+def _stacked(headers: Sequence[str], row: Sequence[str], long: Sequence[bool]) -> list[str]:
+    """One row on several lines: the short cells with their names, then each long one."""
+    cells = list(zip(headers, row, long, strict=True))
+    short = [f"{header} {cell}" for header, cell, own in cells if cell not in ("", "-") and not own]
+    return [_GAP.join(short), *(f"    {cell}" for _, cell, own in cells if own and cell)]
 
 
 def bold(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,8 @@ threads_option = click.option(
 
 
 def limit_threads(threads: int | None) -> None:
-    """Make the BLAS of NumPy use ``threads`` too; works only before NumPy is imported."""
-    if threads is None:
+    """Make the BLAS of NumPy use ``threads`` too; it asks once, when NumPy is imported."""
+    if threads is None or "numpy" in sys.modules:
         return
     for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ[name] = str(threads)
