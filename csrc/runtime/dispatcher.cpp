@@ -100,7 +100,7 @@ struct Dispatcher::Impl {
 
   // The code of a kernel that does not run here is never called, not even its checks.
   bool usable(const Indexed& candidate, const GemmProblemData& problem) const {
-    return rank_of(candidate.arch) != kNotHere && candidate.table->supports(&problem, nullptr);
+    return rank_of(candidate.arch) != kNotHere && candidate.supports(&problem, nullptr);
   }
 
   const Indexed* cheapest(const std::vector<Indexed>& candidates, const GemmProblemData& problem,
@@ -111,8 +111,8 @@ struct Dispatcher::Impl {
     for (const Indexed& candidate : candidates) {
       const int rank = rank_of(candidate.arch);
       if (rank == kNotHere || rank > best_rank) continue;
-      if (!candidate.table->supports(&problem, nullptr)) continue;
-      const double cost = candidate.table->cost(&problem, &launch);
+      if (!candidate.supports(&problem, nullptr)) continue;
+      const double cost = candidate.cost(&problem, &launch);
       if (rank == best_rank && !(cost < best_cost)) continue;
       best = &candidate;
       best_rank = rank;

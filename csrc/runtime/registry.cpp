@@ -47,7 +47,8 @@ Snapshot::Snapshot(std::vector<Entry> sorted, std::uint64_t made_for)
     by_name.emplace(kernel.name(), i);
     if (reads_plain_operands(kernel.gemm_key())) {
       const std::uint64_t signature = signature_of(kernel.gemm_key()).packed();
-      by_signature[signature].push_back({kernel.table(), i, kernel.arch()});
+      by_signature[signature].push_back(
+          {kernel.table()->supports, kernel.table()->cost, i, kernel.arch()});
     }
   }
 }

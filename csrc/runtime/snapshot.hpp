@@ -15,9 +15,11 @@ struct Entry {
   Priority priority;
 };
 
-// What a decision reads of a kernel, without following pointers into the library.
+// What a decision reads of a kernel: copied here, because following a pointer into the library for
+// each of a thousand candidates would take most of the time.
 struct Indexed {
-  const ckdisp_kernel* table;
+  bool (*supports)(const void* problem, Refusal* refusal);
+  double (*cost)(const void* problem, const Launch* launch);
   std::uint32_t entry;
   Arch arch;
 };

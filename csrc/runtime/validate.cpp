@@ -43,7 +43,8 @@ Matrix matrix_b(const GemmProblemData& p) {
 }
 Matrix matrix_c(const GemmProblemData& p) { return matrix("C", true, p.m, p.n, p.ldc, p.dtype_c); }
 Matrix matrix_d(const GemmProblemData& p, int i) {
-  Matrix d = matrix("D", p.layout_d == Order::r, p.m, p.n, p.ldd[i], p.dtype_d);
+  static constexpr const char* kNames[kMaxD] = {"D0", "D1", "D2", "D3"};
+  Matrix d = matrix(kNames[i], p.layout_d == Order::r, p.m, p.n, p.ldd[i], p.dtype_d);
   if (d.ld == 0 && d.lines > 0) {  // one line, used for all
     d.lines = 1;
     d.ld = d.length;
@@ -131,7 +132,6 @@ void check_types(const GemmProblemData& p) {
 }
 
 struct Region {
-  std::string name;
   Matrix matrix;
   const void* data;
 
@@ -161,9 +161,9 @@ bool overlap(const Region& x, const Region& y) {
 
 void check_region(const Region& c, const Region& input) {
   if (input.matrix.empty()) return;
-  if (input.data == nullptr) refuse(input.name + " is null but not empty");
+  if (input.data == nullptr) refuse(std::string(input.matrix.name) + " is null but not empty");
   if (overlap(c, input)) {
-    refuse("C shares memory with " + input.name +
+    refuse(std::string("C shares memory with ") + input.matrix.name +
            ": the result would be read while it is written; pass another output");
   }
 }
@@ -194,12 +194,12 @@ void validate(const GemmProblemData& p) {
 void validate(const GemmProblemData& p, const GemmArgs& args) {
   check_scalars(p, args);
   if (p.m == 0 || p.n == 0) return;
-  const Region c{"C", matrix_c(p), args.c};
+  const Region c{matrix_c(p), args.c};
   if (args.c == nullptr) refuse("C is null but not empty");
-  check_region(c, {"A", matrix_a(p), args.a});
-  check_region(c, {"B", matrix_b(p), args.b});
+  check_region(c, {matrix_a(p), args.a});
+  check_region(c, {matrix_b(p), args.b});
   for (int i = 0; i < p.num_d; ++i) {
-    check_region(c, {"D" + std::to_string(i), matrix_d(p, i), args.d[i]});
+    check_region(c, {matrix_d(p, i), args.d[i]});
   }
 }
 

@@ -6,7 +6,9 @@ of frameworks other than NumPy.
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -77,9 +79,15 @@ def check_no_gradient(name: str) -> None:
 
 
 def empty_like_kind(like: Any, rows: int, columns: int, dtype: str) -> Any:
-    """An uninitialised ``rows`` x ``columns`` tensor of the framework of ``like``."""
-    framework = _framework(like)
-    return framework.empty((rows, columns), dtype=getattr(framework, _framework_dtype(dtype)))
+    """An uninitialised ``rows`` x ``columns`` tensor of the framework of ``like``, on the CPU."""
+    return _empty(type(like), dtype)((rows, columns))
+
+
+@functools.cache
+def _empty(kind: type, dtype: str) -> Callable[[tuple[int, int]], Any]:
+    framework = _module_of(kind)
+    element = getattr(framework, (_NUMPY | _ML_DTYPES)[dtype])
+    return functools.partial(framework.empty, dtype=element, device="cpu")
 
 
 def convert_like(like: Any, array: np.ndarray[Any, Any]) -> Any:
@@ -93,16 +101,16 @@ def convert_like(like: Any, array: np.ndarray[Any, Any]) -> Any:
 
 def _framework(like: Any) -> Any:
     namespace = getattr(like, "__array_namespace__", None)
-    if namespace is not None:
-        return namespace()
-    module = sys.modules[type(like).__module__.partition(".")[0]]
-    if hasattr(module, "from_dlpack"):
-        return module
+    return _module_of(type(like)) if namespace is None else namespace()
+
+
+def _module_of(kind: type) -> Any:
+    """The framework that a tensor type belongs to, by where the type was defined."""
+    for base in kind.__mro__:  # the type may be a user's own subclass
+        module = sys.modules.get(base.__module__.partition(".")[0])
+        if hasattr(module, "from_dlpack"):
+            return module
     raise InvalidArgument(
-        f"cannot make a result of type {type(like).__qualname__}: its module has no from_dlpack; "
+        f"cannot make a result of type {kind.__qualname__}: its module has no from_dlpack; "
         "pass out=, or NumPy arrays"
     )
-
-
-def _framework_dtype(name: str) -> str:
-    return {**_NUMPY, **_ML_DTYPES}[name]
