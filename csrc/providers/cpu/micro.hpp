@@ -12,6 +12,18 @@ struct Micro {
   using AccV = typename T::AccV;
   using U = typename T::U;
 
+  // Bytes of a panel of B to fetch ahead of their use: B comes from the second-level cache.
+  static constexpr int ahead = 2048;
+
+  template <int Rows, int Bytes>
+  static CKDISP_CPU_INLINE void prefetch_rows(const typename T::Acc* out, Index ldo) {
+    unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
+      unroll<(Bytes + 63) / 64>([&](auto line) CKDISP_CPU_LAMBDA {
+        __builtin_prefetch(out + r * ldo + 16 * line, 1);
+      });
+    });
+  }
+
   // Writes Rows x (Vectors * lanes) accumulators at `out`, rows `ldo` apart; adds to what is there
   // if `accumulate`.
   template <int Rows, int Vectors>
@@ -23,7 +35,11 @@ struct Micro {
     unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
       unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA { acc[r][v] = AccV{}; });
     });
+    prefetch_rows<Rows, Vectors * lanes * 4>(out, ldo);
     for (Index k = 0; k < units; ++k) {
+      unroll<(Vectors * lanes * 4 + 63) / 64>([&](auto line) CKDISP_CPU_LAMBDA {
+        __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + 64 * line);
+      });
       U bk[Vectors];
       unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA { bk[v] = load<U>(b + v * lanes); });
       unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {

@@ -25,6 +25,7 @@ CKDISP_CPU_INLINE void pack_square(std::uint32_t* to, int x, const char* from, I
   constexpr int lanes = T::lanes;
   typename T::U v[lanes] = {};
   unroll<Lines>([&](auto i) CKDISP_CPU_LAMBDA {
+    __builtin_prefetch(from + i * line + 256);
     v[i] = units_along_k<T, D>(from + i * line, Index{lanes} * T::kr);
   });
   transpose(v);
@@ -78,6 +79,9 @@ CKDISP_CPU_NOINLINE void pack_across_k(std::uint32_t* to, const char* from, Inde
   for (Index k = 0; k < depth; k += T::kr) {
     const char* next = k + 1 < depth ? from + line : nullptr;
     if (whole) {
+      unroll<(Width * size_of(D) + 63) / 64>([&](auto i) CKDISP_CPU_LAMBDA {
+        __builtin_prefetch(from + 8 * line + 64 * i);
+      });
       unroll<(Width + lanes - 1) / lanes>([&](auto i) CKDISP_CPU_LAMBDA {
         const Index at = Index{i} * lanes * size_of(D);
         store_units<Width>(to, i * lanes,

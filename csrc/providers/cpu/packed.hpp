@@ -1,5 +1,7 @@
 // Pipeline `packed`: blocks of A and B are packed to panels, then multiplied tile by tile. B's
-// block is shared by all threads, each packs the rows of A that it needs.
+// block is shared by all threads, each packs the rows of A that it needs. Of a key's tile, mc x kc
+// is the block of A that a thread packs at a time and kc x nc the group of B's panels that it
+// keeps in its second-level cache.
 #pragma once
 
 #include "epilogue.hpp"
@@ -31,8 +33,11 @@ struct Packed {
   static constexpr const GemmKey& key = Kernel::key;
   static constexpr Index unit = sizeof(std::uint32_t);
   static constexpr Index tile_m = most(1, key.tile[0] / T::mr);
-  static constexpr Index tile_n = most(1, key.tile[1] / T::nr);
   static constexpr Index tile_k = most(1, key.tile[2] / T::kr);
+  static constexpr Index group_n = most(1, key.tile[1] / T::nr);
+  // Panels of B packed at a time: groups of 8 MiB in all, in the outermost cache.
+  static constexpr Index tile_n =
+      group_n * most(1, (Index{1} << 23) / (group_n * T::nr * tile_k * unit));
   static constexpr Index tile_bytes = Index{T::mr} * T::nr * unit;
   // Bytes of accumulators that a thread may keep between two depths, unless C is very tall.
   static constexpr Index kept_limit = Index{1} << 24;
@@ -167,10 +172,15 @@ struct Packed {
     }
   }
 
+  // A panel of A stays in the first-level cache while a group of B's panels, which stays in the
+  // second, goes past it.
   static CKDISP_CPU_INLINE void multiply(const GemmProblemData& p, const GemmArgs& args,
                                          const Block& block) {
-    for (Index j = 0; j < block.cols; ++j) {
-      for (Index i = 0; i < block.rows; ++i) one_tile(p, args, block, i, j);
+    for (Index g = 0; g < block.cols; g += group_n) {
+      const Index end = least(block.cols, g + group_n);
+      for (Index i = 0; i < block.rows; ++i) {
+        for (Index j = g; j < end; ++j) one_tile(p, args, block, i, j);
+      }
     }
   }
 
@@ -184,7 +194,7 @@ struct Packed {
     const std::uint32_t* b = block.b + j * T::nr * block.units;
     const auto function = M::choose(rows, ceil_div(cols, T::lanes));
     const bool whole = M::computed_rows(rows) == rows && cols % T::lanes == 0;
-    if (E::c_is_accumulator && whole) {
+    if (E::c_is_accumulator && whole && block.acc == nullptr) {
       auto* const c = reinterpret_cast<Acc*>(at(args.c, (row * p.ldc + col) * unit));
       function(a, b, block.units, c, p.ldc, !block.first);
       if (block.last && !E::trivial(args)) E::tile(p, args, c, p.ldc, row, col, rows, cols);
