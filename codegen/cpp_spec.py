@@ -13,15 +13,13 @@ from .toolchain import Toolchain, run_compiler
 
 _SECONDS = 60
 _PROGRAM = """\
-#include "{path}"
-
 #include <cstdio>
 
-int main() {{
+int main() {
   ckdisp::KernelSet set;
   ckdisp_kernel_set(set);
   std::fputs(set.to_json().c_str(), stdout);
-}}
+}
 """
 
 
@@ -36,12 +34,13 @@ def run_cpp_spec(path: Path, toolchain: Toolchain | None = None) -> str:
     except OSError as error:
         raise InvalidKey(f"cannot read the spec {path}: {error.strerror or error}") from error
     compiler = toolchain or Toolchain.find()
-    quoted = str(path.resolve()).replace("\\", "\\\\").replace('"', '\\"')
     with tempfile.TemporaryDirectory(prefix="ckdisp-", ignore_cleanup_errors=True) as folder:
         source, program = Path(folder, "spec.cpp"), Path(folder, "spec")
-        source.write_text(_PROGRAM.format(path=quoted), encoding="utf-8")
+        source.write_text(_PROGRAM, encoding="utf-8")
         command = [*compiler.command, *compiler.cxx_flags, "-std=c++17", "-O0"]
-        command += [f"-I{own_include_dirs()[0]}", str(source), "-o", str(program)]
+        # -include takes any file name, #include does not.
+        command += [f"-I{own_include_dirs()[0]}", "-include", str(path.resolve()), str(source)]
+        command += ["-o", str(program)]
         compiled = run_compiler(command)
         if compiled.returncode != 0:
             what = _first_error(compiled.stderr)
@@ -75,4 +74,4 @@ def _run(program: Path, path: Path) -> str:
 
 def _first_error(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line), lines[0] if lines else "no message")
+    return next((line for line in lines if "error:" in line), lines[0] if lines else "no message")

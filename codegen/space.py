@@ -27,16 +27,12 @@ def axis(key_class: type[KernelKey], names: str, rows: Sequence[Any]) -> Axis:
     With one name ``rows`` holds its values, with several it holds tuples of values.
     """
     fields = names.split()
+    columns = tuple(column for name in fields for column in column_names(key_class, name))
     table = rows if len(fields) > 1 else [(row,) for row in rows]
     codes = [
-        [
-            code
-            for name, value in zip(fields, row, strict=True)
-            for code in _codes(key_class, name, value)
-        ]
+        [code for name, v in zip(fields, row, strict=True) for code in _codes(key_class, name, v)]
         for row in table
     ]
-    columns = tuple(column for name in fields for column in column_names(key_class, name))
     distinct = list(dict.fromkeys(map(tuple, codes)))
     return Axis(columns, np.array(distinct, np.int32).reshape(len(distinct), len(columns)))
 

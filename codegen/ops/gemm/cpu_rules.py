@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...columns import Array, Columns, encode
-from ...enums import FAMILY, LAYOUT, PIPELINE
+from ...enums import FAMILY, PIPELINE
 from ...rules import Rule
 from ...schema import fields_by_name
 from . import facts
@@ -105,12 +105,5 @@ RULES: tuple[Rule, ...] = (
             f"pipeline skinny takes at most {MAX_SKINNY_ROWS} rows at a time, "
             f"not tile M {k.tile[0]}; use packed"
         ),
-    ),
-    _cpu_rule(
-        "skinny_layout",
-        "skinny reads A by rows",
-        "pipeline layout",
-        lambda c: ~_is("skinny", c) | facts.one_of(LAYOUT, ("rcr", "rrr"), c["layout"]),
-        lambda k: f"pipeline skinny reads row-major A, not layout {k.layout}; use packed",
     ),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -63,24 +62,51 @@ def default_output(dtype_a: str) -> str:
     return {"int8": "int32", "fp8": "fp16", "bf8": "fp16"}.get(dtype_a, dtype_a)
 
 
+@functools.cache
 def arch_array(fact: str) -> Array:
     """One number or flag of every arch, by arch code."""
     return np.array([getattr(arches()[name], fact) for name in ARCH.values])
 
 
-def one_of(enum: Enum, values: Iterable[str], column: Array) -> Array:
+def one_of(enum: Enum, values: tuple[str, ...], column: Array) -> Array:
     """Whether each code of ``column`` is one of ``values``."""
-    table = np.zeros(len(enum.values), np.bool_)
-    table[[enum.code(v) for v in values]] = True
-    return table[column]
+    return np.asarray(_member_table(enum, values)[column])
+
+
+@functools.cache
+def _member_table(enum: Enum, values: tuple[str, ...]) -> Array:
+    return np.array([v in values for v in enum.values])
+
+
+def in_family(c: Columns, families: tuple[str, ...]) -> Array:
+    """Whether the arch belongs to one of the hardware families."""
+    return np.asarray(_family_table(families)[c["arch"]])
+
+
+@functools.cache
+def _family_table(families: tuple[str, ...]) -> Array:
+    return np.array([arches()[name].family in families for name in ARCH.values])
+
+
+@functools.cache
+def wave_table() -> Array:
+    """(archs, M, N, K): whether the arch allows these waves per block; 15 stands for more."""
+    table = np.zeros((len(ARCH.values), 16, 16, 16), np.bool_)
+    for name, found in arches().items():
+        for wave in found.waves:
+            table[(ARCH.code(name), *wave)] = True
+    return table
 
 
 def is_gpu(c: Columns) -> Array:
-    return arch_array("is_gpu")[c["arch"]]
+    return np.asarray(arch_array("is_gpu")[c["arch"]])
+
+
+_SIZES = np.array([ELEMENT_BYTES[v] for v in DTYPE.values], np.int64)
 
 
 def element_bytes(column: Array) -> Array:
-    return np.array([ELEMENT_BYTES[v] for v in DTYPE.values], np.int64)[column]
+    return np.asarray(_SIZES[column])
 
 
 @functools.cache
@@ -91,6 +117,7 @@ def lds_budgets() -> Array:
     )
 
 
+@functools.cache
 def tile_limits(part: int) -> Array:
     """(families, 3): minimum (0) or alignment (1) of GPU tiles; 1 for families of other ops."""
     neutral = ((1, 1, 1), (1, 1, 1))

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...arch import arch, arches
+from ...arch import arch
 from ...columns import Array, Columns
-from ...enums import ARCH, DTYPE, ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT, PIPELINE, SCHEDULER
+from ...enums import DTYPE, ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT, PIPELINE, SCHEDULER
 from ...rules import Rule
 from . import facts
 from .key import GemmKey
@@ -35,12 +35,7 @@ def _pipeline(c: Columns, *values: str) -> Array:
 
 
 def _waves(c: Columns) -> Array:
-    allowed = {
-        (ARCH.code(name), *wave) for name, facts_ in arches().items() for wave in facts_.waves
-    }
-    table = np.zeros((len(ARCH.values), 16, 16, 16), np.bool_)
-    table[tuple(np.array(sorted(allowed)).T)] = True
-    return np.asarray(table[c["arch"], *(np.minimum(c[w], 15) for w in _WAVE)])
+    return np.asarray(facts.wave_table()[c["arch"], *(np.minimum(c[w], 15) for w in _WAVE)])
 
 
 def _join(triples: tuple[tuple[int, ...], ...]) -> str:
@@ -119,7 +114,7 @@ def _split_k_output(c: Columns) -> Array:
     wide = facts.one_of(DTYPE, ("fp32", "int32"), c["dtype_c"])
     half = facts.one_of(DTYPE, ("fp16", "bf16"), c["dtype_c"])
     packed = half & (c["epilogue"] == EPILOGUE.code("cshuffle"))
-    packed &= (facts.arch_array("family") != "rdna3")[c["arch"]]
+    packed &= ~facts.in_family(c, ("rdna3",))
     return np.asarray(~c["split_k"].astype(np.bool_) | wide | packed)
 
 
@@ -165,8 +160,7 @@ RULES: tuple[Rule, ...] = (
         "compv6 is known to work on CDNA only",
         "arch pipeline",
         lambda c: (
-            ~_pipeline(c, "compv6")
-            | np.char.startswith(facts.arch_array("family"), "cdna")[c["arch"]]
+            ~_pipeline(c, "compv6") | facts.in_family(c, ("cdna1", "cdna2", "cdna3", "cdna4"))
         ),
         lambda k: f"pipeline compv6 is made for CDNA, {k.arch} is {arch(k.arch).family}",
     ),
@@ -194,10 +188,7 @@ RULES: tuple[Rule, ...] = (
         "native_int8",
         "int8 needs integer matrix instructions that CK Tile uses",
         "arch dtype_a",
-        lambda c: (
-            (c["dtype_a"] != DTYPE.code("int8"))
-            | ~np.isin(facts.arch_array("family"), ("cdna1", "cdna2"))[c["arch"]]
-        ),
+        lambda c: (c["dtype_a"] != DTYPE.code("int8")) | ~facts.in_family(c, ("cdna1", "cdna2")),
         lambda k: (
             f"CK Tile compiles int8 on {k.arch} to fp32 matrix instructions, "
             "whose results are not known to be right; use gfx942 or later"

@@ -12,11 +12,13 @@ from . import cpu_rules, facts, gpu_rules
 from .key import GemmKey
 
 _MULTI_D = FAMILY.code("gemm.multi_d")
+_PROVIDERS = np.array([PROVIDER.code(arch(name).provider) for name in ARCH.values])
+_OUTPUTS = np.array([[t in facts.outputs(a) for t in DTYPE.values] for a in DTYPE.values])
+_D_COUNTS = np.array([facts.D_COUNT.get(e, facts.ANY_D_COUNT) for e in ELEMENTWISE.values])
 
 
 def _provider(c: Columns) -> Array:
-    table = np.array([PROVIDER.code(arch(name).provider) for name in ARCH.values])
-    return np.asarray(table[c["arch"]] == c["provider"])
+    return np.asarray(_PROVIDERS[c["arch"]] == c["provider"])
 
 
 def _dtypes(c: Columns) -> Array:
@@ -45,8 +47,7 @@ def _accumulator(c: Columns) -> Array:
 
 
 def _output(column: str, c: Columns) -> Array:
-    table = np.array([[t in facts.outputs(a) for t in DTYPE.values] for a in DTYPE.values])
-    return np.asarray(table[c["dtype_a"], c[column]])
+    return np.asarray(_OUTPUTS[c["dtype_a"], c[column]])
 
 
 def _family_elementwise(c: Columns) -> Array:
@@ -55,8 +56,7 @@ def _family_elementwise(c: Columns) -> Array:
 
 
 def _d_count(c: Columns) -> Array:
-    limits = np.array([facts.D_COUNT.get(e, facts.ANY_D_COUNT) for e in ELEMENTWISE.values])
-    low, high = limits[c["elementwise"]].T
+    low, high = _D_COUNTS[c["elementwise"]].T
     return np.asarray((c["num_d"] >= low) & (c["num_d"] <= high))
 
 
@@ -148,8 +148,8 @@ _COMMON: tuple[Rule, ...] = (
     Rule(
         "d_dtype",
         "D has a type that C may have",
-        ("dtype_a", "dtype_d"),
-        lambda c: _output("dtype_d", c),
+        ("num_d", "dtype_a", "dtype_d"),
+        lambda c: (c["num_d"] == 0) | _output("dtype_d", c),
         lambda k: (
             f"D cannot be {k.dtype_d} when A is {k.dtype_a}; "
             f"use {', '.join(facts.outputs(k.dtype_a))}"

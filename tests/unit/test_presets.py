@@ -1,0 +1,99 @@
+"""The named GEMM sets: where they exist, what they hold, and the prebuilt set of the wheel."""
+
+from __future__ import annotations
+
+import pytest
+
+from ckdisp.codegen.arch import arch, arch_names
+from ckdisp.codegen.declare import preset_names, preset_table
+from ckdisp.codegen.errors import InvalidKey
+from ckdisp.codegen.kernel_set import KernelSet
+from ckdisp.codegen.rules import check_all
+
+FP16 = ["compute", "memory", "latency", "multi_d", "preshuffle", "all", "essential"]
+NAMES = [
+    *(f"gemm.fp16_rcr_{kind}" for kind in FP16),
+    *("gemm.bf16_rcr_essential", "gemm.int8_rcr_essential", "gemm.fp8_rcr_essential"),
+    *("gemm.mixed_precision", "gemm.cpu_prebuilt"),
+]
+CPU = [name for name in arch_names() if not arch(name).is_gpu]
+
+
+def test_the_table_of_presets():
+    assert list(preset_table()) == NAMES
+    assert all(preset.doc for preset in preset_table().values())
+
+
+@pytest.mark.parametrize("name", arch_names())
+def test_presets_that_exist_are_valid_and_distinct(name):
+    for preset in preset_names(name):
+        ks = KernelSet.preset(preset, name)
+        keys = list(ks)
+        assert keys and check_all(keys) == [[] for _ in keys]
+        assert len(set(ks.names())) == len(ks)
+        assert {k.arch for k in keys} == {name}
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("gfx908", {"preshuffle", "int8_rcr_essential", "fp8_rcr_essential", "cpu_prebuilt"}),
+        ("gfx90a", {"int8_rcr_essential", "fp8_rcr_essential", "cpu_prebuilt"}),
+        ("gfx942", {"cpu_prebuilt"}),
+        ("gfx950", {"cpu_prebuilt"}),
+        ("gfx1100", {"preshuffle", "fp8_rcr_essential", "cpu_prebuilt"}),
+        ("gfx1201", {"cpu_prebuilt"}),
+        ("x86-64-v4", {"preshuffle"}),
+    ],
+)
+def test_presets_exist_where_they_make_sense(name, missing):
+    absent = set(NAMES) - set(preset_names(name))
+    assert {n.removeprefix("gemm.").removeprefix("fp16_rcr_") for n in absent} == missing
+
+
+def test_all_holds_the_others():
+    everything = KernelSet.preset("gemm.fp16_rcr_all", "gfx942")
+    for kind in FP16:
+        part = KernelSet.preset(f"gemm.fp16_rcr_{kind}", "gfx942")
+        assert len(part - everything) == 0, kind
+
+
+def test_what_presets_hold():
+    compute = KernelSet.preset("gemm.fp16_rcr_compute", "gfx942")
+    assert {(k.family, k.dtype_a, k.layout) for k in compute} == {("gemm.standard", "fp16", "rcr")}
+    multi = KernelSet.preset("gemm.fp16_rcr_multi_d", "gfx942")
+    assert {k.family for k in multi} == {"gemm.multi_d"} and {k.num_d for k in multi} == {0, 1, 2}
+    shuffled = KernelSet.preset("gemm.fp16_rcr_preshuffle", "gfx942")
+    assert {k.pipeline for k in shuffled} == {"preshufflev2"}
+    mixed = KernelSet.preset("gemm.mixed_precision", "gfx942")
+    assert all(k.dtype_c != k.dtype_a for k in mixed)
+
+
+def test_an_unknown_preset_names_the_nearest():
+    with pytest.raises(InvalidKey, match=r"did you mean 'gemm.fp16_rcr_essential'.*known: gemm"):
+        KernelSet.preset("gemm.fp16_rcr_esential", "gfx942")
+
+
+def test_a_preset_that_makes_no_sense_lists_those_that_do():
+    with pytest.raises(
+        InvalidKey, match=r"no kernels on gfx908; presets there: gemm.fp16_rcr_comp"
+    ):
+        KernelSet.preset("gemm.fp8_rcr_essential", "gfx908")
+    with pytest.raises(InvalidKey, match="served by provider ck_tile, not 'cpu'"):
+        KernelSet.preset("gemm.fp16_rcr_all", "gfx942", provider="cpu")
+
+
+@pytest.mark.parametrize("name", CPU)
+def test_the_prebuilt_set_is_small_and_broad(name):
+    ks = list(KernelSet.preset("gemm.cpu_prebuilt", name))
+    assert len(ks) <= 28
+    plain = {(k.dtype_a, k.layout) for k in ks if k.family == "gemm.standard"}
+    for dtype in ("fp32", "fp16", "bf16"):
+        assert {layout for d, layout in plain if d == dtype} == {"rcr", "rrr", "crr", "ccr"}
+    assert {"int8", "fp8", "bf8"} <= {d for d, _ in plain}
+    assert {k.elementwise for k in ks if k.family == "gemm.multi_d"} == {"add", "relu", "gelu"}
+
+
+def test_several_archs():
+    ks = KernelSet.preset("gemm.cpu_prebuilt", "cpu")
+    assert list(dict.fromkeys(k.arch for k in ks)) == CPU

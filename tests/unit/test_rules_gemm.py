@@ -1,0 +1,202 @@
+"""Every GEMM rule: a key that breaks it, and it alone; its reason; and the facts behind it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ckdisp.codegen.kernel_set import KernelSet
+from ckdisp.codegen.key import KernelKey
+from ckdisp.codegen.make import make_key
+from ckdisp.codegen.ops.gemm.rules import RULES
+from ckdisp.codegen.rules import catalogue, check_all
+
+GPU = {"arch": "gfx942", "dtype": "fp16", "pipeline": "compv3", "scheduler": "intrawave"}
+GPU |= {"tile": (128, 128, 64), "wave": (2, 2, 1), "warp": (32, 32, 16)}
+MULTI = {**GPU, "family": "gemm.multi_d", "elementwise": "add", "num_d": 1}
+SHUFFLE = {"arch": "gfx942", "dtype": "fp16", "family": "gemm.preshuffle"}
+CPU = {"arch": "x86-64-v4", "dtype": "fp32"}
+
+# Rule -> fields of a key that breaks only this rule, and words of the reason.
+BROKEN = {
+    "provider": ({**GPU, "provider": "cpu"}, "gfx942 is served by provider ck_tile, not cpu"),
+    "dtypes": (
+        {**GPU, "arch": "gfx1100", "dtype": "fp8", "wave": (4, 2, 1), "warp": (16, 16, 16)},
+        "gfx1100 has no matrix instruction for fp8 x fp8 in gemm.standard; it has fp16, bf16, int8",
+    ),
+    "accumulator": ({**GPU, "dtype_acc": "int32"}, "fp16 x fp16 accumulates in fp32, not int32"),
+    "output_dtype": ({**GPU, "dtype_c": "int8"}, "use fp32, fp16, bf16"),
+    "d_dtype": ({**MULTI, "dtype_d": "int32"}, "D cannot be int32 when A is fp16"),
+    "family_elementwise": ({**GPU, "elementwise": "relu"}, "use gemm.multi_d"),
+    "d_count": ({**MULTI, "num_d": 2}, "add takes 1 D tensor(s), not 2"),
+    "unused_d": ({**GPU, "dtype_d": "fp32"}, "dtype_d must be fp16 and layout_d r"),
+    "warp_tile": (
+        {**GPU, "warp": (16, 16, 64)},
+        "gfx942 has no warp tile 16x16x64 for fp16 x fp16",
+    ),
+    "tile_divisible": ({**GPU, "tile": (96, 128, 64)}, "M 96 by 2x32"),
+    "tile_covers": ({**GPU, "tile": (32, 128, 64)}, "larger than the tile: M 32 by 2x32"),
+    "gpu_pipeline": ({**GPU, "pipeline": "packed"}, "exists only on CPU levels"),
+    "preshuffle_pipeline": (
+        {**GPU, "pipeline": "preshufflev2", "scheduler": "default"},
+        "belongs to gemm.preshuffle",
+    ),
+    "preshuffle_layout": ({**SHUFFLE, "layout": "rrr"}, "only layout rcr, not rrr"),
+    "preshuffle_epilogue": ({**SHUFFLE, "epilogue": "default"}, "only epilogue cshuffle"),
+    "compv6_arch": (
+        {**GPU, "arch": "gfx1201", "pipeline": "compv6", "tile": (128, 128, 32)}
+        | {"wave": (4, 2, 1), "warp": (16, 16, 16)},
+        "compv6 is made for CDNA, gfx1201 is rdna4",
+    ),
+    "interwave": ({**GPU, "scheduler": "interwave"}, "only for pipeline mem, not compv3"),
+    "scheduler_default": ({**GPU, "scheduler": "default"}, "default is for preshufflev2"),
+    "native_int8": (
+        {**GPU, "arch": "gfx90a", "dtype": "int8"},
+        "int8 on gfx90a to fp32 matrix instructions",
+    ),
+    "waves": ({**GPU, "wave": (1, 8, 1), "warp": (16, 16, 16)}, "no 1x8x1 waves per block"),
+    "tile_minimum": (
+        {**GPU, "tile": (4, 64, 64), "wave": (1, 1, 1), "warp": (4, 64, 16)},
+        "tile 4x64x64 is below the minimum 16x16x8",
+    ),
+    "tile_alignment": (
+        {**GPU, "tile": (20, 64, 64), "wave": (1, 1, 1), "warp": (4, 64, 16)},
+        "not a multiple of 16x16x8",
+    ),
+    "lds": (
+        {**GPU, "pipeline": "compv4", "tile": (256, 256, 64)},
+        "256x64x2 + 256x64x2 = 65536 bytes of LDS; compv4 on gfx942 may use 32768",
+    ),
+    "preshuffle_load": (
+        {**SHUFFLE, "tile": (64, 64, 64), "wave": (4, 1, 1), "warp": (16, 16, 16)},
+        "not a multiple of 16 bytes",
+    ),
+    "preshuffle_rows": (
+        {**SHUFFLE, "tile": (64, 64, 96), "wave": (1, 4, 1), "warp": (16, 16, 32)},
+        "rows each of 12 16-byte vectors",
+    ),
+    "wave_groups": ({**GPU, "num_wave_groups": 2}, "compv3 cannot run 2 wave group(s)"),
+    "occupancy": ({**GPU, "block_per_cu": 9}, "9 block(s) of 4 waves of 64 threads"),
+    "split_k_output": (
+        {**GPU, "split_k": True, "epilogue": "default"},
+        "cannot add fp16 atomically on gfx942 with epilogue default",
+    ),
+    "split_k_linear": (
+        {**MULTI, "elementwise": "relu", "num_d": 0, "split_k": True},
+        "relu would be applied to parts",
+    ),
+    "d_layout": ({**MULTI, "layout_d": "c"}, "use r"),
+    "cpu_family": ({**CPU, "family": "gemm.preshuffle"}, "no kernel for x86-64-v4"),
+    "cpu_pipeline": ({**CPU, "pipeline": "compv3"}, "use packed or skinny"),
+    "cpu_wave": ({**CPU, "wave": (1, 1, 2)}, "wave must be [1, 1, 1]"),
+    "cpu_scheduler": ({**CPU, "scheduler": "intrawave"}, "must be default"),
+    "cpu_epilogue": ({**CPU, "epilogue": "cshuffle"}, "must be default"),
+    "cpu_pad_m": ({**CPU, "pad_m": False}, "pad_m must be true"),
+    "cpu_pad_n": ({**CPU, "pad_n": False}, "pad_n must be true"),
+    "cpu_pad_k": ({**CPU, "pad_k": False}, "pad_k must be true"),
+    "cpu_persistent": ({**CPU, "persistent": True}, "persistent must be false"),
+    "cpu_split_k": ({**CPU, "split_k": True}, "split_k must be false"),
+    "cpu_num_wave_groups": ({**CPU, "num_wave_groups": 2}, "must be 1"),
+    "cpu_block_per_cu": ({**CPU, "block_per_cu": 0}, "must be 1"),
+    "cpu_block": ({**CPU, "tile_k": 65536}, "cache block"),
+    "skinny_rows": ({**CPU, "pipeline": "skinny", "tile_m": 128}, "at most 64 rows"),
+}
+
+
+def build(fields: dict) -> KernelKey:
+    fields = dict(fields)
+    return make_key(fields.pop("family", "gemm.standard"), **fields)
+
+
+def test_the_table_has_every_rule():
+    assert [rule.name for rule in RULES] == list(BROKEN)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_key_can_break_one_rule_alone(name):
+    fields, words = BROKEN[name]
+    (rejection,) = build(fields).check()
+    assert rejection.rule == name
+    assert words in rejection.reason
+    assert str(rejection) == f"{name}: {rejection.reason}"
+
+
+@pytest.mark.parametrize("fields", [GPU, MULTI, SHUFFLE, CPU])
+def test_the_keys_that_the_table_starts_from_are_valid(fields):
+    assert build(fields).check() == []
+
+
+def test_checking_many_is_checking_each():
+    keys = [build(fields) for fields, _ in BROKEN.values()]
+    assert check_all(keys) == [key.check() for key in keys]
+    assert check_all([]) == []
+
+
+def test_rules_read_the_columns_that_they_declare():
+    class Spy(dict):
+        def __missing__(self, column):
+            raise AssertionError(f"reads {column}, which it does not declare")
+
+    from ckdisp.codegen.columns import from_keys
+
+    keys = [build(fields) for fields, _ in BROKEN.values()]
+    columns = from_keys(type(keys[0]), keys)
+    for rule in RULES:
+        rule.valid(Spy({name: columns[name] for name in rule.columns}))
+
+
+def test_the_catalogue_documents_every_rule():
+    rows = catalogue()["gemm"]
+    assert [row["name"] for row in rows] == list(BROKEN)
+    assert all(row["doc"] and row["columns"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype"),
+    [
+        ("gfx908", "fp8"),  # no such instruction
+        ("gfx1100", "fp8"),  # compiles to no matrix instruction at all
+        ("gfx1100", "fp32"),
+        ("gfx1201", "fp32"),
+        ("gfx90a", "int8"),  # compiles to fp32 matrix instructions
+    ],
+)
+def test_types_without_matrix_instructions_have_no_kernel(arch, dtype):
+    ks = KernelSet.sweep(
+        "gemm.standard", arch, tiles="all", where={"dtype": dtype}, allow_empty=True
+    )
+    assert len(ks) == 0
+
+
+# The sweep that earlier tools use by default. They count 3532, 8084, 8892, 632 and 632 standard
+# and 104, 262, 274, 18 and 18 preshuffle kernels for fp16 when each pipeline has its own LDS
+# budget, with 64 KiB of LDS everywhere.
+SWEEP = {"tile_m": [64, 128, 192, 256], "tile_n": [64, 128, 192, 256]}
+SWEEP |= {"tile_k": [64, 128, 192, 256], "wave_m": [1, 2, 4], "wave_n": [1, 2, 4], "wave_k": 1}
+SWEEP |= {"warp_m": [4, 16, 32], "warp_n": [16, 32, 64], "warp_k": [8, 16, 32, 64, 128]}
+SWEEP |= {"pad_m": False, "dtype": "fp16", "dtype_c": "fp16", "dtype_d": "fp16", "layout": "rcr"}
+SWEEP |= {"split_k": False, "block_per_cu": 1}
+
+
+@pytest.mark.parametrize(
+    ("arch", "standard", "preshuffle"),
+    [
+        ("gfx90a", 3532, 104),
+        ("gfx942", 8084, 262),
+        ("gfx950", 8892, 274),
+        ("gfx1100", 632, 18),
+        ("gfx1201", 632, 18),
+    ],
+)
+def test_the_default_sweep_has_the_known_size(arch, standard, preshuffle):
+    def fits_64_kib(key):  # rule lds: gfx950 has 160 KiB, so more tiles are valid there
+        m, n, k = key.tile
+        half = key.pipeline in ("compv4", "preshufflev2")
+        return 2 * k * (m + n) <= (32768 if half else 65536)
+
+    pipelines = {"pipeline": ["compv3", "compv4", "mem"]}
+    ks = KernelSet.sweep("gemm.standard", arch, tiles="all", where={**SWEEP, **pipelines})
+    assert len(ks.filter(fits_64_kib)) == standard
+    ks = KernelSet.sweep("gemm.preshuffle", arch, tiles="all", where=SWEEP)
+    # Their list of preshuffle warp tiles has no 32x32x32 and 16x16x64, which gfx950 adds.
+    known = ks.filter(lambda k: k.warp not in ((32, 32, 32), (16, 16, 64)))
+    assert len(known.filter(fits_64_kib)) == preshuffle
