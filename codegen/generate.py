@@ -17,7 +17,7 @@ from .emit.makefile import flags_text, makefile_text
 from .emit.manifest import compile_commands_text, manifest_text, read_manifest
 from .emit.ownership import check_folder, stale_files
 from .emit.templates import render
-from .emit.tree import LIBRARY_SOURCE, Regenerate, Tree, make_tree
+from .emit.tree import LIBRARY_SOURCE, Regenerate, Tree, compiler_commands, make_tree
 from .emit.unit import CPP_MARKER, symbol, unit_text
 from .enums import unknown
 from .errors import BuildError, InvalidKey
@@ -75,7 +75,7 @@ def generate(
     if not keys:
         raise InvalidKey("the kernel set is empty, so there is nothing to generate; widen it")
     if toolchain is None and "ninja" in emit:
-        toolchain = Toolchain.find()
+        toolchain = Toolchain.find(commands=compiler_commands(keys))
     folder = Path(os.path.abspath(out))
     view = {} if include_dirs is not None else missing_headers()
     tree = make_tree(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from .emit.cpp_view import cpp_view
@@ -24,11 +25,16 @@ def missing_headers() -> dict[str, str]:
     A source checkout has none, since nothing is ever written into it; an installed package has
     all, unless its Python part is newer.
     """
-    texts = {f"ckdisp/generated/{n}": t for n, t in cpp_view().items()}
+    texts = _view()
     root = own_include_dirs()[0]
     if all(_reads(root / path) == text for path, text in texts.items()):
         return {}
     return {f"include/{path}": text for path, text in texts.items()}
+
+
+@functools.cache
+def _view() -> dict[str, str]:
+    return {f"ckdisp/generated/{name}": text for name, text in cpp_view().items()}
 
 
 def _reads(path: Path) -> str | None:

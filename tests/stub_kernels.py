@@ -100,7 +100,8 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int, int]]:
 class FakeCompiler:
     """A script in front of the real compiler that counts what it compiles and links.
 
-    It accepts every optional flag. While a file ``fail`` lies next to it, compiling fails; while there is ``hang``, it sleeps.
+    It accepts every optional flag. While a file ``fail`` lies next to it, compiling fails; while
+    there is ``hang``, it sleeps.
     """
 
     folder: Path

@@ -14,7 +14,7 @@ from .unit import CPP_MARKER, TEXT_MARKER
 _BUILD_FILES = ("build.ninja", "compile_commands.json", "CMakeLists.txt", "Makefile", "flags.mk")
 _PROJECT_FILES = (".git", "pyproject.toml", "setup.py")
 _JSON_STARTS = (b'{\n "generator": "ckdisp"', b'[\n  {"directory": ')
-_VIEW_STARTS = (b"// Generated from the ckdisp schema; do not edit.", b"// Generated from arches.json")
+_VIEW_STARTS = (b"// Generated from the ckdisp schema;", b"// Generated from arches.json;")
 _STARTS = (CPP_MARKER.encode(), TEXT_MARKER.encode(), *_JSON_STARTS, *_VIEW_STARTS)
 _SCANNED = (".cpp", ".hip", ".hpp")
 

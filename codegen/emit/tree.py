@@ -125,8 +125,20 @@ def make_tree(
     )
 
 
+def compiler_commands(keys: Sequence[tuple[str, KernelKey]]) -> tuple[str, ...]:
+    """The compilers to look for, best first, if none is set.
+
+    :class:`BuildError` if there are no kernels of a provider to compile.
+    """
+    owners = {(key.provider, key.arch): key for _, key in keys}.values()
+    return tuple(dict.fromkeys(c for key in owners for c in _owner(key).compilers))
+
+
+def _owner(key: KernelKey) -> Provider:
+    return provider(key.provider, arch(key.arch))
+
+
 def _variant(key: KernelKey) -> Variant:
-    facts = arch(key.arch)
-    owner = provider(key.provider, facts)
+    facts, owner = arch(key.arch), _owner(key)
     name = f"{owner.name}_{facts.name}".replace("-", "_")
     return Variant(name, owner, (*owner.compile_flags, *owner.arch_flags(facts)))

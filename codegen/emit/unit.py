@@ -41,14 +41,15 @@ class _Literals(dict[Any, str]):
 
 
 @functools.cache
-def _literals(key_class: Any) -> list[tuple[str, _Literals]]:
+def _literals(key_class: type) -> list[tuple[str, _Literals]]:
     return [(f.name, _Literals(f)) for f in fields_of(key_class)]
 
 
 def unit_text(key: KernelKey, name: str, provider: Provider) -> str:
     """The unit of ``key``, whose canonical name is ``name``."""
     header, macro = provider.kernels[key.op]
-    fields = [(field, texts[getattr(key, field)]) for field, texts in _literals(type(key))]
+    key_class: Any = type(key)
+    fields = [(field, texts[getattr(key, field)]) for field, texts in _literals(key_class)]
     text: str = template("unit.cpp.j2").render(
         marker=CPP_MARKER,
         header=header,

@@ -147,7 +147,7 @@ def test_an_unknown_target(out: Path) -> None:
 
 def test_the_compiler_is_gone(out: Path, compiler: FakeCompiler) -> None:
     os.unlink(compiler.path)
-    with pytest.raises(BuildError, match="compilation of .* failed: .*not found"):
+    with pytest.raises(BuildError, match=r"compilation of .* failed: .*not found"):
         build(out)
 
 

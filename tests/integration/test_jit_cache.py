@@ -32,6 +32,10 @@ from ckdisp.jit.locks import building
 from ckdisp.jit.store import Store, read_entry
 
 
+# The children that are forked here only build and exit; newer Pythons warn of threads nevertheless.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+
+
 class Lab:
     """A cache, headers and a compiler that counts, all of one test."""
 
@@ -363,7 +367,7 @@ def test_failing_to_clean_up_is_only_a_warning(lab: Lab) -> None:
         remove(str(path), *args, **options)  # type: ignore[call-overload]
 
     lab.monkeypatch.setattr(store_module.shutil, "rmtree", busy)
-    with pytest.warns(RuntimeWarning, match="cannot remove .*busy"):
+    with pytest.warns(RuntimeWarning, match=r"cannot remove .*busy"):
         library = lab.build()
     assert kernel_count(library) == 2
 
@@ -398,7 +402,7 @@ def test_a_store_that_cannot_take_an_entry_is_a_warning(lab: Lab) -> None:
         raise OSError(28, "No space left on device")
 
     lab.monkeypatch.setattr(store_module, "_move", full)
-    with pytest.warns(RuntimeWarning, match="could not be kept .*No space left"):
+    with pytest.warns(RuntimeWarning, match=r"could not be kept .*No space left"):
         assert kernel_count(lab.build(1)) == 1
 
 
@@ -527,6 +531,16 @@ def test_readers_never_see_a_part_of_an_entry(tmp_path: Path) -> None:
     assert all(seen)
 
 
+def test_every_subset_of_archs_links(lab: Lab) -> None:
+    levels = ("generic", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16")
+    for chosen in range(1, 1 << len(levels)):
+        subset = [level for i, level in enumerate(levels) if chosen >> i & 1]
+        kernels = [key for level in subset for key in keys(1, arch=level)]
+        library = build_library(kernels, Options(progress=False))
+        assert kernel_count(library) == len(subset)
+    assert lab.compiled() == len(levels)
+
+
 # Executors, progress.
 
 
@@ -620,7 +634,9 @@ def test_a_read_only_cache_serves_hits_and_explains_misses(lab: Lab) -> None:
             os.setresgid(65534, 65534, 65534)
             os.setresuid(65534, 65534, 65534)
         assert lab.build() == first
-        with pytest.raises(BuildError, match="cannot write to the kernel cache .*CKDISP_CACHE_DIR"):
+        with pytest.raises(
+            BuildError, match=r"cannot write to the kernel cache .*CKDISP_CACHE_DIR"
+        ):
             lab.build(5)
 
     modes = {p: p.stat().st_mode for p in (lab.root, *lab.root.rglob("*")) if p.is_dir()}
@@ -664,7 +680,7 @@ def test_a_cache_of_someone_else_is_refused(lab: Lab) -> None:
 def test_a_cache_that_everyone_can_write_is_refused(lab: Lab) -> None:
     lab.root.mkdir()
     lab.root.chmod(0o777)
-    with pytest.raises(BuildError, match="everyone can write .*chmod o-w"):
+    with pytest.raises(BuildError, match=r"everyone can write .*chmod o-w"):
         lab.build(1)
     assert list(lab.root.iterdir()) == []
 
@@ -719,13 +735,13 @@ def test_a_full_disk(lab: Lab) -> None:
         raise OSError(28, "No space left on device")
 
     lab.monkeypatch.setattr(store_module.tempfile, "mkdtemp", full)
-    with pytest.raises(BuildError, match="No space left on device.*CKDISP_CACHE_DIR"):
+    with pytest.raises(BuildError, match=r"No space left on device.*CKDISP_CACHE_DIR"):
         lab.build(2)
 
 
 def test_a_full_folder_for_temporary_files(lab: Lab) -> None:
     lab.monkeypatch.setattr("tempfile.tempdir", "/proc")
-    with pytest.raises(BuildError, match="folder for temporary files: .*set TMPDIR"):
+    with pytest.raises(BuildError, match=r"folder for temporary files: .*set TMPDIR"):
         lab.build(1)
 
 

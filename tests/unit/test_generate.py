@@ -235,7 +235,7 @@ def test_a_full_disk_tears_no_file(out: Path) -> None:
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (900, hard))
     try:
-        with pytest.raises(BuildError, match="cannot write .* the disk is not full"):
+        with pytest.raises(BuildError, match=r"cannot write .* the disk is not full"):
             generate(keys(2), out, name="other")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -23,7 +23,7 @@ from ckdisp.codegen.generate import generate
 from ckdisp.codegen.jobs import cpus, job_count, memory_mb
 from ckdisp.codegen.toolchain import Toolchain
 
-ODD = "odd $x:y 'q' #%s [z] $ end" % "%"
+ODD = "odd $x:y 'q' #% [z] $ end"
 
 
 def run(*command: str | Path, cwd: Path) -> str:

@@ -136,5 +136,5 @@ def test_a_compiler_that_cannot_run(tmp_path: Path) -> None:
     broken = tmp_path / "c++"
     broken.write_bytes(b"\x7fELF broken")
     broken.chmod(0o755)
-    with pytest.raises(BuildError, match="cannot run the compiler .*set CXX to one that works"):
+    with pytest.raises(BuildError, match=r"cannot run the compiler .*set CXX to one that works"):
         Toolchain(str(broken)).identity()

@@ -13,7 +13,7 @@ from ..codegen.build import build as run_ninja
 from ..codegen.check import checked_keys
 from ..codegen.emit.cpp_view import schema_hash
 from ..codegen.emit.files import write_atomic
-from ..codegen.emit.tree import Tree, Unit, make_tree
+from ..codegen.emit.tree import Tree, Unit, compiler_commands, make_tree
 from ..codegen.emit.unit import unit_text
 from ..codegen.errors import BuildError, InvalidKey
 from ..codegen.generate import folder_texts
@@ -50,10 +50,11 @@ def build_library(kernels: Iterable[KernelKey], options: Options) -> Path:
     if not keys:
         raise InvalidKey("the kernel set is empty, so there is nothing to build; widen it")
     store = Store(location.cache_dir(options.cache_dir))
+    commands = compiler_commands(keys)
     toolchain, no_compiler = options.toolchain, None
     if toolchain is None:
         try:
-            toolchain = Toolchain.find()
+            toolchain = Toolchain.find(commands=commands)
         except BuildError as error:
             no_compiler = error
     with among_threads("compiler"):  # ask a compiler once, not once for each thread
