@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .key import KernelKey
-from .schema import FieldSpec, columns_of, fields_of
+from .schema import FieldSpec, fields_of
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -66,8 +66,3 @@ def to_keys(key_class: type[KernelKey], columns: Columns) -> list[KernelKey]:
         else:
             fields.append(parts[0].astype(column_type(spec)).tolist())
     return [key_class(*values) for values in zip(*fields, strict=True)]
-
-
-def column_spec(key_class: type[KernelKey], column: str) -> FieldSpec:
-    """The field that ``column`` belongs to."""
-    return columns_of(key_class)[column][0]

@@ -11,7 +11,7 @@ from typing import Any
 
 from .arch import arch as find_arch
 from .arch import arches
-from .enums import FAMILY, PROVIDER, unknown
+from .enums import PROVIDER, unknown
 from .errors import InvalidKey, suggest
 from .ops import op_of_family, ops
 from .ops.definition import Op, Preset, SpaceRequest
@@ -93,21 +93,42 @@ def declare_sweep(
         chosen = provider or find_arch(name).provider
         request = SpaceRequest(family, name, chosen, tiles, receipt, named)
         try:
-            space = _narrow(op, op.space(request), values)
-            if not len(space) and not allow_empty:
-                raise InvalidKey(f"no kernel: {space.why_empty()}")
+            space = _narrow(op, request, values, allow_empty)
         except InvalidKey as error:
-            hint = "; tiles='all' offers every legal value" if tiles == "curated" else ""
-            raise InvalidKey(f"{family} on {name}: {error}{hint}") from None
-        entry = {"family": family, "arch": name, "tiles": tiles}
+            raise InvalidKey(f"{family} on {name}: {_why(op, request, values, error)}") from None
+        entry: dict[str, Any] = {"family": family, "arch": name, "tiles": tiles}
         if provider is not None:
             entry["provider"] = provider
         if receipt is not None:
             entry["receipt"] = receipt
         if values:
-            entry["where"] = values  # type: ignore[assignment]
+            entry["where"] = values
         parts.append(SpacePart(space, declaration=Declaration(entry)))
     return parts
+
+
+def _narrow(
+    op: Op, request: SpaceRequest, where: Mapping[str, Sequence[Any]], allow_empty: bool
+) -> Space:
+    space = op.space(request)
+    for name, values in where.items():
+        space = space.restrict(name, values, op.aliases.get(name))
+    if not len(space) and not allow_empty:
+        raise InvalidKey(f"no kernel: {space.why_empty()}")
+    return space
+
+
+def _why(
+    op: Op, request: SpaceRequest, where: Mapping[str, Sequence[Any]], error: InvalidKey
+) -> str:
+    """What is wrong with a sweep: the curated list being short, or a rule."""
+    if request.tiles == "all":
+        return str(error)
+    try:
+        _narrow(op, dataclasses.replace(request, tiles="all"), where, allow_empty=False)
+    except InvalidKey as deeper:
+        return str(deeper)
+    return f"{error}; tiles='all' has kernels for it"
 
 
 def _check_receipt(op: Op, receipt: str | None) -> None:
@@ -155,15 +176,6 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _narrow(op: Op, space: Space, where: Mapping[str, Sequence[Any]]) -> Space:
-    for name, values in where.items():
-        if name in op.aliases:
-            space = space.restrict_equal(op.aliases[name], values)
-        else:
-            space = space.restrict(name, values)
-    return space
-
-
 def preset_table() -> dict[str, Preset]:
     """Every preset of every op, by name."""
     return {name: preset for op in ops() for name, preset in op.presets().items()}
@@ -198,8 +210,3 @@ def declare_preset(name: str, arch: ArchLike, provider: str | None) -> list[Spac
             for i, space in enumerate(spaces)
         ]
     return parts
-
-
-def families() -> tuple[str, ...]:
-    """Every family, in table order."""
-    return FAMILY.values

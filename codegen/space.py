@@ -160,18 +160,19 @@ class Space:
         axes = [_index(a) for a in self.axes]
         return axes, RowIndex(list(blocks.pivots.values()), len(blocks.ends)), components
 
-    def restrict(self, name: str, values: Sequence[Any]) -> Space:
+    def restrict(
+        self, name: str, values: Sequence[Any], fields: Sequence[str] | None = None
+    ) -> Space:
         """The keys whose field or column ``name`` has one of ``values``.
 
-        A value that the space does not list extends it if every column of ``name`` is free;
-        otherwise it is an :class:`InvalidKey` that names the listed ones.
+        With ``fields``, ``name`` is a shorthand: all of these have the same one of ``values``.
+        A value that the space does not list extends it if all its columns are free; otherwise it
+        is an :class:`InvalidKey` that names the listed ones.
         """
-        return self._restrict(axis(self.key_class, name, values), name)
-
-    def restrict_equal(self, names: Sequence[str], values: Sequence[Any]) -> Space:
-        """The keys in which all fields ``names`` have the same one of ``values``."""
-        rows = [(value,) * len(names) for value in values]
-        return self._restrict(axis(self.key_class, " ".join(names), rows), " = ".join(names))
+        if fields is None:
+            return self._restrict(axis(self.key_class, name, values), name)
+        rows = [(value,) * len(fields) for value in values]
+        return self._restrict(axis(self.key_class, " ".join(fields), rows), name)
 
     def _restrict(self, wanted: Axis, name: str) -> Space:
         touched = [i for i, a in enumerate(self.axes) if set(a.columns) & set(wanted.columns)]

@@ -89,9 +89,13 @@ def test_an_empty_sweep_says_why():
         InvalidKey, match=r"gemm.standard on gfx942: no kernel.*provider: gfx942 is"
     ):
         sweep(provider="cpu")
-    with pytest.raises(InvalidKey, match=r"gfx908.*tiles='all' offers"):
-        sweep("gfx908", where={"dtype": "fp8"})
+    with pytest.raises(InvalidKey, match=r"fp8 is not in this space.*; tiles='all' has kernels"):
+        sweep("gfx90a", where={"dtype": "fp8"})
     with pytest.raises(InvalidKey, match="gfx908 has no matrix instruction for fp8"):
+        sweep("gfx908", where={"dtype": "fp8"})
+    with pytest.raises(
+        InvalidKey, match=r"gemm.standard on gfx908: .*no matrix instruction for fp8"
+    ):
         sweep(["gfx942", "gfx908"], where={"dtype": "fp8"}, tiles="all")
     assert len(sweep(["gfx908"], where={"dtype": "fp8"}, tiles="all", allow_empty=True)) == 0
 

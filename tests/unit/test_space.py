@@ -26,7 +26,7 @@ def space(name="gfx942", family="gemm.standard", tiles="all"):
 
 def small(name="gfx942"):
     found = space(name).restrict("layout", ["rcr"]).restrict("pipeline", ["compv4", "mem"])
-    found = found.restrict_equal(("dtype_a", "dtype_b"), ["fp16"]).restrict("dtype_c", ["fp16"])
+    found = found.restrict("dtype", ["fp16"], ("dtype_a", "dtype_b")).restrict("dtype_c", ["fp16"])
     found = found.restrict("wave", [(2, 2, 1), (1, 4, 1)]).restrict("epilogue", ["cshuffle"])
     return found.restrict("tile_k", [64, 128]).restrict("dtype_d", ["fp16"])
 
@@ -110,7 +110,7 @@ def test_listed_columns_only_narrow():
 
 
 def test_an_empty_space_says_why():
-    s = space("gfx908").restrict_equal(("dtype_a", "dtype_b"), ["fp8"])
+    s = space("gfx908").restrict("dtype", ["fp8"], ("dtype_a", "dtype_b"))
     assert len(s) == 0 and list(s) == []
     assert "dtypes: gfx908 has no matrix instruction for fp8 x fp8" in s.why_empty()
     assert make_key("gemm.standard", arch="gfx908") not in s

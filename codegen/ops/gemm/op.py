@@ -15,5 +15,5 @@ OP = Op(
     space=space.build,
     complete=space.complete,
     presets=presets.presets,
-    aliases={"dtype": ("dtype_a", "dtype_b")},
+    aliases=space.ALIASES,
 )

@@ -17,7 +17,7 @@ from ...errors import InvalidKey
 from ...space import Space, column_names
 from ..definition import Preset, SpaceRequest
 from .key import GemmKey
-from .space import curated_space
+from .space import ALIASES, curated_space
 
 
 @functools.cache
@@ -39,15 +39,12 @@ def _spaces(sweeps: Sequence[Mapping[str, Any]], arch: str) -> list[Space]:
 
 def _space(sweep: Mapping[str, Any], arch: str) -> Space | None:
     where = sweep["where"]
-    named = frozenset(c for n in where if n != "dtype" for c in column_names(GemmKey, n))
+    named = frozenset(c for n in where if n not in ALIASES for c in column_names(GemmKey, n))
     request = SpaceRequest(sweep["family"], arch, find_arch(arch).provider, "curated", None, named)
     space = curated_space(request, sweep.get("roles", ()))
     try:
         for name, values in where.items():
-            if name == "dtype":
-                space = space.restrict_equal(("dtype_a", "dtype_b"), values)
-            else:
-                space = space.restrict(name, values)
+            space = space.restrict(name, values, ALIASES.get(name))
     except InvalidKey:  # the arch has no curated tile for one of the types: no such preset there
         return None
     return space

@@ -16,6 +16,8 @@ from .curated import Curated, curated, pairs
 from .key import GemmKey
 from .rules import RULES
 
+ALIASES = {"dtype": ("dtype_a", "dtype_b")}
+
 _PADS = ("pad_m", "pad_n", "pad_k")
 _FREE = frozenset(
     (
