@@ -70,6 +70,7 @@ nb::object gemm(const Dispatcher& self, nb::handle a, nb::handle b, nb::handle d
       self.run(name, call.problem, call.args);
     }
   }
+  if (!out.is_none()) return std::move(call.output);
   return finish_output(call.a, std::move(call.output));
 }
 
@@ -117,11 +118,11 @@ void bind_dispatcher(nb::module_& module) {
            nb::arg("problem"))
       .def("plan", nb::overload_cast<const Problem&>(&Dispatcher::plan, nb::const_),
            nb::arg("problem"))
-      .def("gemm", &gemm, nb::arg("a"), nb::arg("b"), nb::arg("d").none(), nb::arg("epilogue"),
+      .def("gemm", &gemm, nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(), nb::arg("epilogue"),
            nb::arg("out").none(), nb::arg("out_dtype").none(), nb::arg("scale"),
            nb::arg("clamp").none(), nb::arg("kernel").none());
-  module.def("gemm_problem", &problem_from_tensors, nb::arg("dispatcher").none(), nb::arg("a"),
-             nb::arg("b"), nb::arg("d").none(), nb::arg("epilogue"), nb::arg("out").none(),
+  module.def("gemm_problem", &problem_from_tensors, nb::arg("dispatcher").none(),
+             nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(), nb::arg("epilogue"), nb::arg("out").none(),
              nb::arg("out_dtype").none());
 }
 

@@ -148,10 +148,19 @@ Tensor from_dlpack(const dlpack::Tensor& view, nb::handle object, Kind kind, con
   return out;
 }
 
+// The framework would not show the tensor's memory: it is sparse, has no storage, or the like.
+[[noreturn]] void unreadable(nb::handle object, const char* name, const std::string& why) {
+  throw InvalidArgument(std::string(name) + " (" + class_name(object) +
+                        ") cannot be read as memory: " + why.substr(0, why.find('\n')) +
+                        "; pass a dense tensor in the CPU's memory");
+}
+
 Tensor import_direct(const dlpack::Exchange& api, nb::handle object, const char* name) {
   cached().check_no_gradient(object, name);
   dlpack::Tensor view;
-  if (api.tensor_from_object(object.ptr(), &view) != 0) nb::raise_python_error();
+  if (api.tensor_from_object(object.ptr(), &view) != 0) {
+    unreadable(object, name, nb::python_error().what());
+  }
   return from_dlpack(view, object, Kind::direct, name);
 }
 
@@ -163,6 +172,7 @@ Tensor import_dlpack(nb::handle object, const char* name) {
   try {
     capsule = nb::getattr(object, "__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 0));
   } catch (const nb::python_error& error) {
+    if (error.matches(PyExc_BufferError)) unreadable(object, name, error.what());
     if (!error.matches(PyExc_TypeError)) throw;
     capsule = nb::getattr(object, "__dlpack__")();  // a producer from before DLPack 1.0
   }
@@ -275,7 +285,10 @@ nb::object finish_output(const Tensor& like, nb::object output) {
 
 Dtype dtype_of(nb::handle object) {
   if (nb::isinstance<nb::str>(object)) {
-    return from_name<Dtype>(nb::cast<std::string>(object), "dtype");
+    const auto name = nb::cast<std::string>(object);
+    for (std::size_t i = 0; i < EnumNames<Dtype>::size; ++i) {
+      if (name == EnumNames<Dtype>::values[i]) return static_cast<Dtype>(i);
+    }
   }
   return cached().dtype_from_object(object);
 }
