@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -127,9 +128,40 @@ def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
-    result = run_shell("$CKDISP arch --json | head -n 1")
-    assert result.stdout == "[\n"
+    many = "list gemm.standard --arch gfx942 --tiles all"
+    result = run_shell(f"$CKDISP {many} | head -n 1; echo ${{PIPESTATUS[0]}}")
+    name, status = result.stdout.split()
+    assert name.startswith("gemm_standard_cktile_gfx942_")
+    assert status == "141"  # what the shell shows for a program that SIGPIPE ends
     assert result.stderr == ""
+
+
+def test_interrupt_in_the_middle_is_quiet() -> None:
+    many = ["list", "gemm.standard", "--arch", "gfx942", "--tiles", "all"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "ckdisp", *many],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("gemm_standard_")
+        process.send_signal(signal.SIGINT)
+        _, text = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert text.strip() == "error: interrupted"
+
+
+def test_warnings_are_one_plain_line() -> None:
+    program = (
+        "import ckdisp.cli.app as m, ckdisp.cli as c, warnings\n"
+        "m.app.main = lambda: warnings.warn('the cache is full', RuntimeWarning)\n"
+        "c.main()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert result.stderr.startswith("warning: the cache is full\n")
 
 
 def test_full_disk_is_reported() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import numpy as np
@@ -289,3 +293,46 @@ def test_output_is_not_cut_by_the_width_of_the_terminal(library: Path) -> None:
     )
     assert all(name in result.stdout for name in NAMES)
     assert "\x1b" not in result.stdout
+
+
+def on_terminal(columns: int, *arguments: object, **environment: str) -> str:
+    """What the command writes on a terminal of this width."""
+    here, there = pty.openpty()
+    fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    kept = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ckdisp", *map(str, arguments)],
+        stdin=there,
+        stdout=there,
+        stderr=there,
+        env={**kept, "TERM": "xterm-256color", **environment},
+    )
+    os.close(there)
+    text = b""
+    try:
+        while part := os.read(here, 65536):
+            text += part
+    except OSError:
+        pass  # how Linux says that the other end is closed
+    finally:
+        os.close(here)
+    assert process.wait(60) == 0
+    return text.decode()
+
+
+@pytest.mark.parametrize("columns", [50, 300])
+def test_a_terminal_gets_colour_and_whole_names(library: Path, columns: int) -> None:
+    arguments = ("explain", "gemm.standard", "--shape", "1x64x64", "--library", library)
+    text = on_terminal(columns, *arguments)
+    assert all(name in text for name in NAMES)
+    assert "\x1b[32m" in text
+    plain = on_terminal(columns, *arguments, NO_COLOR="1")
+    assert all(name in plain for name in NAMES)
+    assert "\x1b" not in plain
+
+
+def test_build_shows_a_bar_on_a_terminal(library: Path) -> None:
+    library.unlink()
+    text = on_terminal(80, "build", library.parent)
+    assert f"building {len(NAMES)} kernels" in text
+    assert text.rstrip().endswith(str(library))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import sys
@@ -69,6 +68,13 @@ class App(click.Group):
             )
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would make it a failure
+            _silence_stdout()
+            ctx.exit(EXIT_BROKEN_PIPE)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
@@ -78,7 +84,10 @@ class App(click.Group):
     ) -> NoReturn:
         extra.pop("standalone_mode", None)
         try:
-            code = super().main(args, prog_name or "ckdisp", standalone_mode=False, **extra)
+            try:
+                code = super().main(args, prog_name or "ckdisp", standalone_mode=False, **extra)
+            except SystemExit as ended:
+                code = ended.code
             _flush()
         except BaseException as error:
             if _debug():
@@ -137,7 +146,7 @@ def _report(error: BaseException) -> int:
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         _say("interrupted")
         return EXIT_INTERRUPTED
-    if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ESHUTDOWN):
+    if isinstance(error, BrokenPipeError):
         _silence_stdout()
         return EXIT_BROKEN_PIPE
     if isinstance(error, OSError):
