@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,13 @@ def test_doctor_warns_about_a_cache_that_is_a_file(
     checks = {c["name"]: c for c in json.loads(run("doctor", "--json").stdout)["checks"]}
     assert checks["cache"]["status"] == "warn"
     assert "not a folder" in checks["cache"]["todo"]
+
+
+def test_doctor_fails_on_a_package_that_cannot_be_imported(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "filelock", None)
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "cannot work here: filelock" in result.stdout
+    assert "pip install -U filelock" in result.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..codegen.arch import Arch, arch, arches
+from ..codegen.build import find_ninja
 from ..codegen.errors import Error
 from ..codegen.jobs import cpus, memory_mb
 from ..codegen.toolchain import CXX_COMMANDS, Toolchain, which
@@ -59,9 +61,12 @@ def _python() -> Iterator[Check]:
 
 def _packages() -> Iterator[Check]:
     for name in REQUIRED:
-        version = _version(name)
-        todo = "" if version else f"pip install {name}"
-        yield Check(name, OK if version else FAIL, version or "not installed", todo)
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # a broken package may raise anything
+            yield Check(name, FAIL, f"cannot be imported: {error}", f"pip install -U {name}")
+        else:
+            yield Check(name, OK, _version(name) or "of unknown version")
     for name, purpose in OPTIONAL.items():
         version = _version(name)
         todo = "" if version else f"pip install {name}, for {purpose}"
@@ -159,6 +164,10 @@ def _compiler() -> Iterator[Check]:
 
 
 def _tools() -> Iterator[Check]:
+    try:
+        yield Check("ninja program", OK, find_ninja())
+    except Error as error:
+        yield Check("ninja program", FAIL, "not found", str(error))
     cmake = which("cmake")
     todo = "" if cmake else "pip install cmake; only C++ projects that use ckdisp need it"
     yield Check("cmake", OK if cmake else WARN, cmake or "not on PATH", todo)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from .output import colour, json_option, print_json
+from .output import colour, json_option, plural, print_json
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -27,9 +27,9 @@ def doctor_command(as_json: bool) -> None:
         checks.append(check)
         if not as_json:
             status = colour(f"{check.status:<4}", _COLOURS[check.status])
-            click.echo(f"{status}  {check.name:<13}{check.found}")
+            click.echo(f"{status}  {check.name:<15}{check.found}")
             if check.todo:
-                click.echo(f"{'':19}-> {check.todo}")
+                click.echo(f"{'':21}-> {check.todo}")
     failed = [c.name for c in checks if c.status == FAIL]
     warned = [c.name for c in checks if c.status == WARN]
     if as_json:
@@ -37,7 +37,7 @@ def doctor_command(as_json: bool) -> None:
     elif failed:
         click.echo(colour(f"\nckdisp cannot work here: {', '.join(failed)}", "red"))
     else:
-        rest = f"; {len(warned)} warnings" if warned else ""
+        rest = f"; {plural(len(warned), 'warning')}" if warned else ""
         click.echo(f"\nckdisp works here{rest}")
     if failed:
         sys.exit(1)
