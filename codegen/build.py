@@ -48,11 +48,17 @@ class Failure:
 
 
 def failure_error(folder: Path, failures: Sequence[Failure], output: str = "") -> BuildError:
-    """The error for ``failures``: kernel, first error line, command to repeat it, all output."""
-    first = failures[0] if failures else Failure("build", "ninja", output)
-    step = "link of" if first.target.endswith((".so", ".dylib")) else "compilation of"
+    """The error for ``failures``: kernel, first error line, command to repeat it, all output.
+
+    ``output`` is what ninja printed, for when it failed before it ran any command.
+    """
+    if not failures:
+        return BuildError(f"the build in {folder} failed: {output.strip()}")
+    first = failures[0]
+    suffix = Path(first.target).suffix
+    step = {".o": "compilation", ".ninja": "generation"}.get(suffix, "link")
     parts = [
-        f"{step} {first.kernel} failed: {first.first_error}",
+        f"{step} of {first.kernel} failed: {first.first_error}",
         f"repeat it with: cd {shlex.quote(str(folder))} && {first.command}",
     ]
     parts += [f"also failed: {f.kernel}: {f.first_error}" for f in failures[1:]]

@@ -77,7 +77,7 @@ def generate(
     if toolchain is None and "ninja" in emit:
         toolchain = Toolchain.find(commands=compiler_commands(keys))
     folder = Path(os.path.abspath(out))
-    view = {} if include_dirs is not None else missing_headers()
+    view = {} if include_dirs else missing_headers()
     tree = make_tree(
         name,
         keys,

@@ -17,8 +17,8 @@ from .unit import TEXT_MARKER
 
 
 def shell(words: Iterable[str]) -> str:
-    """``words`` as a shell reads them, with ``$`` doubled as make wants."""
-    return " ".join(shlex.quote(w) for w in words).replace("$", "$$")
+    """``words`` as a shell reads them, with ``$`` and ``#`` as make wants them."""
+    return " ".join(shlex.quote(w) for w in words).replace("$", "$$").replace("#", "$(HASH)")
 
 
 def makefile_text(tree: Tree) -> str:

@@ -39,6 +39,12 @@ def test_build_keeps_the_kind_of_set(kernels: ckdisp.KernelSet) -> None:
     assert type(kernels | kernels) is type(kernels[:1]) is ckdisp.KernelSet
 
 
+def test_the_cache_can_be_looked_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CKDISP_CACHE_DIR", str(tmp_path / "cache"))
+    assert ckdisp.jit.cache.ls() == []
+    assert ckdisp.jit.cache.stats().root == tmp_path / "cache"
+
+
 def test_importing_ckdisp_touches_no_cache(tmp_path: Path) -> None:
     code = "import ckdisp, ckdisp.kernel_set, ckdisp.jit.cache, ckdisp.jit.build"
     subprocess.run(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stub_kernels import FakeCompiler, keys, write_headers
+from stub_kernels import FakeCompiler, kernel_count, keys, write_headers
 
 from ckdisp.codegen.build import find_ninja
 from ckdisp.codegen.emit.graph import ninja_text
@@ -24,6 +24,15 @@ from ckdisp.codegen.jobs import cpus, job_count, memory_mb
 from ckdisp.codegen.toolchain import Toolchain
 
 ODD = "odd $x:y 'q' #% [z] $ end"
+
+
+ODD_TEXT = '"a;b $c #d"'
+
+
+def check_text(headers: list[Path]) -> None:
+    """Make units compile only if the macro ``TEXT`` arrived as ``ODD_TEXT``."""
+    with (headers[1] / "providers" / "cpu" / "detail.hpp").open("a") as file:
+        file.write(f"static_assert(__builtin_strcmp(TEXT, {ODD_TEXT}) == 0);\n")
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -44,7 +53,8 @@ def test_odd_characters_in_every_path(odd: Path) -> None:
     headers = write_headers(odd / "headers dir")
     compiler = odd / "my c++"
     os.symlink(shutil.which("c++") or "c++", compiler)
-    toolchain = Toolchain.find(str(compiler))
+    toolchain = Toolchain.find(str(compiler), cxx_flags=[f"-DTEXT={ODD_TEXT}"])
+    check_text(headers)
     assert toolchain.cxx == str(compiler)
     out = odd / "out"
     generate(keys(2), out, toolchain=toolchain, include_dirs=headers)
@@ -59,12 +69,14 @@ def test_odd_characters_in_every_path(odd: Path) -> None:
 
 def test_make_builds_the_same_library(tmp_path: Path) -> None:
     headers = write_headers(tmp_path / "headers")
+    toolchain = Toolchain.find(cxx_flags=[f"-DTEXT={ODD_TEXT}"])
+    check_text(headers)
     out = tmp_path / "with blank" / "out"
-    generate(keys(2), out, include_dirs=headers)
+    generate(keys(2), out, toolchain=toolchain, include_dirs=headers)
     run("make", "-j2", cwd=out)
-    assert (out / "libckdisp_kernels.so").is_file()
+    assert kernel_count(out / "libckdisp_kernels.so") == 2
     assert "Nothing to be done" in run("make", "all", cwd=out)
-    generate(keys(3), out, include_dirs=headers)
+    generate(keys(3), out, toolchain=toolchain, include_dirs=headers)
     again = run("make", cwd=out)
     assert again.count(" -c units/") == 1
     detail = headers[1] / "providers" / "cpu" / "detail.hpp"
@@ -72,6 +84,20 @@ def test_make_builds_the_same_library(tmp_path: Path) -> None:
     assert run("make", cwd=out).count(" -c units/") == 3
     run("make", "clean", cwd=out)
     assert not (out / "libckdisp_kernels.so").exists()
+
+
+def test_cmake_builds_the_same_library(tmp_path: Path) -> None:
+    headers = write_headers(tmp_path / "some headers")
+    kernels = [*keys(1), *keys(1, arch="x86-64-v3")]
+    out, build = tmp_path / "with blank", tmp_path / "build"
+    toolchain = Toolchain.find(cxx_flags=[f"-DTEXT={ODD_TEXT}"])
+    check_text(headers)
+    generate(kernels, out, "cmake", name="mine", toolchain=toolchain, include_dirs=headers)
+    run("cmake", "-G", "Unix Makefiles", "-S", out, "-B", build, cwd=tmp_path)
+    commands = run("cmake", "--build", build, "--verbose", cwd=tmp_path)
+    assert kernel_count(build / "libmine.so") == 2
+    compiles = [line for line in commands.splitlines() if " -c " in line and "units/" in line]
+    assert [("-march=x86-64-v3" in line) for line in sorted(compiles)] == [False, True]
 
 
 def test_one_more_kernel_compiles_one_object_and_links_once(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def prune(
         for folder in subfolders(root / name):
             if _age(folder) >= seconds:
                 remove_tree(folder)
+    _remove_old_locks(root / "locks")
     entries = sorted(ls(cache_dir), key=lambda e: e.used)
     held = sum(e.size for e in entries)
     gone = []
@@ -139,6 +140,13 @@ def _size(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 total += os.stat(os.path.join(base, name), follow_symlinks=False).st_size
     return total
+
+
+def _remove_old_locks(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        for lock in list(folder.iterdir()):
+            if _age(lock) >= _UNFINISHED_SECONDS:
+                lock.unlink()
 
 
 def _discard(root: Path, folder: Path) -> bool:
