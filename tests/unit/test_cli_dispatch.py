@@ -211,6 +211,7 @@ def test_bench_refuses_what_memory_cannot_hold(library: Path) -> None:
 def tiny_demo(library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A demo of one small layer that takes its kernels from the library."""
     monkeypatch.setenv("CXX", str(tmp_path / "no-compiler"))
+    monkeypatch.setenv("CKDISP_CACHE_DIR", str(tmp_path / "cache"))
     registry = ckdisp.Registry.load(library)
     monkeypatch.setattr(ckdisp.Registry, "prebuilt", lambda: registry)
     monkeypatch.setattr(demo, "LAYERS", {"one": (96, 64), "two": (33, 128)})

@@ -140,20 +140,31 @@ def _kernels(dtype: str, say: Say) -> tuple[Registry, str]:
     """Freshly built kernels, or the prebuilt ones where there is no compiler."""
     from .. import KernelSet, Registry
     from ..codegen.errors import BuildError
-    from ..codegen.toolchain import Toolchain
 
-    try:
-        Toolchain.find()
-    except BuildError as error:
-        say(f"{colour('note:', 'yellow')} {error}\n")
-        return Registry.prebuilt(), "prebuilt kernels"
     kernels = KernelSet.sweep(
         "gemm.standard", arch="native", where={"dtype": [dtype], "layout": ["rcr"]}
     )
     say(f"Building {len(kernels)} kernels for this machine (a second run finds them in the cache)")
     start = time.perf_counter()
-    registry = kernels.build()
+    try:
+        registry = kernels.build()
+    except BuildError as error:
+        if _has_compiler():
+            raise
+        say(f"{colour('note:', 'yellow')} {error}\n")
+        return Registry.prebuilt(), "prebuilt kernels"
     return registry, f"{len(registry)} kernels ready in {time.perf_counter() - start:.1f} s"
+
+
+def _has_compiler() -> bool:
+    from ..codegen.errors import BuildError
+    from ..codegen.toolchain import Toolchain
+
+    try:
+        Toolchain.find()
+    except BuildError:
+        return False
+    return True
 
 
 def _run(dispatcher: Dispatcher, layers: list[str], dtype: str, seconds: float) -> Iterator[Row]:
