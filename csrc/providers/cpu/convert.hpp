@@ -171,8 +171,8 @@ CKDISP_CPU_INLINE Raw<D, S> from_float(typename S::F x) {
     const U all = bits<U>(x);
     const U rounded = all + 0x7fffu + ((all >> 16) & 1u);
     const U is_nan = bits<U>(x != x);
-    return __builtin_convertvector(
-        ((is_nan & (all | 0x400000u)) | (~is_nan & rounded)) >> 16, typename S::H);
+    return __builtin_convertvector(((is_nan & (all | 0x400000u)) | (~is_nan & rounded)) >> 16,
+                                   typename S::H);
 #ifdef __F16C__
   } else if constexpr (D == Dtype::fp16 && has_half<S>) {
     return float_to_half<S>(x);

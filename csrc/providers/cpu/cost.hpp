@@ -15,9 +15,9 @@ struct Cost {
 
   // A core with two vector multipliers, two loads a cycle, four instructions a cycle.
   static constexpr double hertz = 2.5e9;
-  static constexpr double memory = 1e10;       // bytes per second of one core
-  static constexpr double cache = 4e10;        // bytes per second to and from outer caches
-  static constexpr double start = 4e-6;        // seconds to start and join a team
+  static constexpr double memory = 1e10;  // bytes per second of one core
+  static constexpr double cache = 4e10;   // bytes per second to and from outer caches
+  static constexpr double start = 4e-6;   // seconds to start and join a team
 
   // Cycles of one step of a register tile: `loads` vector loads, `work` other instructions.
   static constexpr double step(double multiplies, double loads, double work) {

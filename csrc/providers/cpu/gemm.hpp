@@ -39,11 +39,17 @@ struct Gemm {
     return true;
   }
 
-  static constexpr ckdisp_kernel table = {
-      sizeof(ckdisp_kernel), Op::gemm,        Kernel::name,
-      facts(Kernel::key.arch).name,           EnumNames<Provider>::values[0],
-      &Kernel::key,          sizeof(GemmKey), &supports,
-      &cost,                 &workspace_size, &run};
+  static constexpr ckdisp_kernel table = {sizeof(ckdisp_kernel),
+                                          Op::gemm,
+                                          Kernel::name,
+                                          facts(Kernel::key.arch).name,
+                                          EnumNames<Provider>::values[0],
+                                          &Kernel::key,
+                                          sizeof(GemmKey),
+                                          &supports,
+                                          &cost,
+                                          &workspace_size,
+                                          &run};
 };
 
 }  // namespace

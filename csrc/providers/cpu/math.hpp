@@ -24,7 +24,7 @@ CKDISP_CPU_INLINE typename S::F exponential(typename S::F x) {
   const F n = (x * 1.44269504f + to_nearest) - to_nearest;
   // ln 2 in two parts; the product with the first is exact.
   const F r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-  const float c[] = {1.0f,        1.0f,           0.49999993f,     0.16666520f,
+  const float c[] = {1.0f,        1.0f,          0.49999993f,  0.16666520f,
                      0.04166839f, 0.0083687804f, 0.0013814467f};
   // 2^n as two factors, each in range even where the result is subnormal or infinite.
   const I e = __builtin_convertvector(n == n ? n : F{}, I);
@@ -59,7 +59,7 @@ CKDISP_CPU_INLINE typename S::F normal_cdf(typename S::F x) {
   using F = typename S::F;
   using U = typename S::U;
   const F t = bits<F>(bits<U>(x) & 0x7fffffffu) * 0.70710678f;
-  const float c[] = {0.28208502f,   0.28239979f, 0.24292558f,  0.20339172f, -0.028290638f,
+  const float c[] = {0.28208502f, 0.28239979f,  0.24292558f, 0.20339172f,  -0.028290638f,
                      0.28048221f, -0.48930897f, 0.28559254f, -0.059277313f};
   const F u = 2.0f / (2.0f + t);
   const F tail = 0.5f * (u * polynomial(u, c)) * exponential<S>(x * x * -0.5f);

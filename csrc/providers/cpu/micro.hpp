@@ -18,9 +18,8 @@ struct Micro {
   template <int Rows, int Bytes>
   static CKDISP_CPU_INLINE void prefetch_rows(const typename T::Acc* out, Index ldo) {
     unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
-      unroll<(Bytes + 63) / 64>([&](auto line) CKDISP_CPU_LAMBDA {
-        __builtin_prefetch(out + r * ldo + 16 * line, 1);
-      });
+      unroll<(Bytes + 63) / 64>(
+          [&](auto line) CKDISP_CPU_LAMBDA { __builtin_prefetch(out + r * ldo + 16 * line, 1); });
     });
   }
 
@@ -28,8 +27,7 @@ struct Micro {
   // if `accumulate`.
   template <int Rows, int Vectors>
   static CKDISP_CPU_NOINLINE void tile(const std::uint32_t* a, const std::uint32_t* b, Index units,
-                                       typename T::Acc* out, Index ldo,
-                                       bool accumulate) noexcept {
+                                       typename T::Acc* out, Index ldo, bool accumulate) noexcept {
     constexpr int lanes = T::lanes;
     AccV acc[Rows][Vectors];
     unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
@@ -44,9 +42,8 @@ struct Micro {
       unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA { bk[v] = load<U>(b + v * lanes); });
       unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
         const U ar = splat<U>(a[r]);
-        unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA {
-          acc[r][v] = multiply_add<T>(acc[r][v], ar, bk[v]);
-        });
+        unroll<Vectors>(
+            [&](auto v) CKDISP_CPU_LAMBDA { acc[r][v] = multiply_add<T>(acc[r][v], ar, bk[v]); });
       });
       a += T::mr;
       b += T::nr;

@@ -79,9 +79,8 @@ CKDISP_CPU_NOINLINE void pack_across_k(std::uint32_t* to, const char* from, Inde
   for (Index k = 0; k < depth; k += T::kr) {
     const char* next = k + 1 < depth ? from + line : nullptr;
     if (whole) {
-      unroll<(Width * size_of(D) + 63) / 64>([&](auto i) CKDISP_CPU_LAMBDA {
-        __builtin_prefetch(from + 8 * line + 64 * i);
-      });
+      unroll<(Width * size_of(D) + 63) / 64>(
+          [&](auto i) CKDISP_CPU_LAMBDA { __builtin_prefetch(from + 8 * line + 64 * i); });
       unroll<(Width + lanes - 1) / lanes>([&](auto i) CKDISP_CPU_LAMBDA {
         const Index at = Index{i} * lanes * size_of(D);
         store_units<Width>(to, i * lanes,
@@ -91,8 +90,7 @@ CKDISP_CPU_NOINLINE void pack_across_k(std::uint32_t* to, const char* from, Inde
       for (int x = 0; x < Width; x += lanes) {
         const Index at = Index{x} * size_of(D);
         const Index count = most(0, least(lanes, width - x));
-        store_units<Width>(to, x,
-                           units_across_k<T, D>(from + at, next ? next + at : next, count));
+        store_units<Width>(to, x, units_across_k<T, D>(from + at, next ? next + at : next, count));
       }
     }
     from += T::kr * line;

@@ -104,12 +104,12 @@ struct Packed {
  private:
   // One block of the problem as one thread sees it.
   struct Block {
-    Index row, rows;                  // panels of A
-    Index col, cols;                  // panels of B
-    Index units;                      // depth
-    bool first, last;                 // along k
-    const std::uint32_t *a, *b;       // packed
-    Acc* acc;                         // tiles of accumulators kept between two depths, or null
+    Index row, rows;             // panels of A
+    Index col, cols;             // panels of B
+    Index units;                 // depth
+    bool first, last;            // along k
+    const std::uint32_t *a, *b;  // packed
+    Acc* acc;                    // tiles of accumulators kept between two depths, or null
   };
 
   static CKDISP_CPU_NOINLINE void work(const GemmProblemData& p, const GemmArgs& args,

@@ -58,20 +58,20 @@ struct __attribute__((may_alias)) Bytes64 {
   char data[64];
 };
 // One masked load or store of `Suffix`-bit elements; lanes that are off touch no memory.
-#define CKDISP_CPU_MASKED(Suffix)                                                      \
-  template <class V>                                                                   \
-  CKDISP_CPU_INLINE V load_mask##Suffix(const void* p, std::uint64_t mask) {           \
-    V v;                                                                               \
-    __asm__("vmovdqu" #Suffix " %1, %0%{%2%}%{z%}"                                     \
-            : "=v"(v)                                                                  \
-            : "m"(*static_cast<const Bytes64*>(p)), "Yk"(mask));                       \
-    return v;                                                                          \
-  }                                                                                    \
-  template <class V>                                                                   \
-  CKDISP_CPU_INLINE void store_mask##Suffix(void* p, V v, std::uint64_t mask) {        \
-    __asm__("vmovdqu" #Suffix " %1, %0%{%2%}"                                          \
-            : "+m"(*static_cast<Bytes64*>(p))                                          \
-            : "v"(v), "Yk"(mask));                                                     \
+#define CKDISP_CPU_MASKED(Suffix)                                               \
+  template <class V>                                                            \
+  CKDISP_CPU_INLINE V load_mask##Suffix(const void* p, std::uint64_t mask) {    \
+    V v;                                                                        \
+    __asm__("vmovdqu" #Suffix " %1, %0%{%2%}%{z%}"                              \
+            : "=v"(v)                                                           \
+            : "m"(*static_cast<const Bytes64*>(p)), "Yk"(mask));                \
+    return v;                                                                   \
+  }                                                                             \
+  template <class V>                                                            \
+  CKDISP_CPU_INLINE void store_mask##Suffix(void* p, V v, std::uint64_t mask) { \
+    __asm__("vmovdqu" #Suffix " %1, %0%{%2%}"                                   \
+            : "+m"(*static_cast<Bytes64*>(p))                                   \
+            : "v"(v), "Yk"(mask));                                              \
   }
 CKDISP_CPU_MASKED(8)
 CKDISP_CPU_MASKED(16)

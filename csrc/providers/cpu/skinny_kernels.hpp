@@ -48,9 +48,8 @@ struct SkinnyKernels {
     const auto update = [&](const U(&bk)[nv]) CKDISP_CPU_LAMBDA {
       unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
         const U ar = load<U>(a + r * line_a);
-        unroll<nv>([&](auto j) CKDISP_CPU_LAMBDA {
-          acc[r][j] = multiply_add<T>(acc[r][j], ar, bk[j]);
-        });
+        unroll<nv>([&](auto j)
+                       CKDISP_CPU_LAMBDA { acc[r][j] = multiply_add<T>(acc[r][j], ar, bk[j]); });
       });
     };
     Index k = 0;
@@ -130,9 +129,8 @@ struct SkinnyKernels {
       }
       unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
         const U ar = splat<U>(a[r * line_a]);
-        unroll<nv>([&](auto j) CKDISP_CPU_LAMBDA {
-          acc[r][j] = multiply_add<T>(acc[r][j], ar, bk[j]);
-        });
+        unroll<nv>([&](auto j)
+                       CKDISP_CPU_LAMBDA { acc[r][j] = multiply_add<T>(acc[r][j], ar, bk[j]); });
       });
       ++a;
       b += Converted ? line : T::kr * line;

@@ -47,8 +47,8 @@ struct Traits {
   static_assert(key.dtype_acc == (integer ? Dtype::int32 : Dtype::fp32));
   static_assert((key.dtype_a == Dtype::int8) == (key.dtype_b == Dtype::int8));
   static_assert(kr == 1 || kr == 2);
-  static_assert(integer ? kr == 2 : kr == 1 || (key.dtype_a == Dtype::bf16 &&
-                                                key.dtype_b == Dtype::bf16),
+  static_assert(integer ? kr == 2
+                        : kr == 1 || (key.dtype_a == Dtype::bf16 && key.dtype_b == Dtype::bf16),
                 "only int8 and bf16 values are multiplied in pairs");
   static_assert(key.num_d >= 0 && key.num_d <= kMaxD);
 };
