@@ -54,8 +54,7 @@ const dlpack::Exchange* Cached::exchange_of(nb::handle object) const {
 }
 
 void Cached::check_no_gradient(nb::handle tensor, const char* name) const {
-  const nb::object wanted =
-      nb::steal(PyObject_GetAttr(tensor.ptr(), requires_grad_.ptr()));
+  const nb::object wanted = nb::steal(PyObject_GetAttr(tensor.ptr(), requires_grad_.ptr()));
   if (!wanted.is_valid()) {
     PyErr_Clear();  // no framework with gradients
     return;

@@ -219,10 +219,12 @@ class Resolver {
     const auto dense = [](Order order, std::int64_t rows, std::int64_t columns) {
       return order == Order::r ? columns : rows;
     };
-    problem_.lda = a.copy ? dense(a_order_, problem_.m, problem_.k)
-                          : option.a_row ? a.orders.ld_row : a.orders.ld_column;
-    problem_.ldb = b.copy ? dense(b_order_, problem_.k, problem_.n)
-                          : option.b_row ? b.orders.ld_row : b.orders.ld_column;
+    problem_.lda = a.copy         ? dense(a_order_, problem_.m, problem_.k)
+                   : option.a_row ? a.orders.ld_row
+                                  : a.orders.ld_column;
+    problem_.ldb = b.copy         ? dense(b_order_, problem_.k, problem_.n)
+                   : option.b_row ? b.orders.ld_row
+                                  : b.orders.ld_column;
     if (d_.empty()) return;
     problem_.layout_d = order_d;
     for (std::size_t i = 0; i < d_.size(); ++i) {

@@ -93,8 +93,9 @@ void bind_dispatcher(nb::module_& module) {
   nb::class_<Candidate>(module, "Candidate", "What a dispatcher thinks of one kernel.")
       .def_ro("kernel", &Candidate::kernel)
       .def_ro("supported", &Candidate::supported)
-      .def_prop_ro("reason", [](const Candidate& c) { return to_name(c.reason); },
-                   "Name out of the catalogue of reasons; 'none' when supported.")
+      .def_prop_ro(
+          "reason", [](const Candidate& c) { return to_name(c.reason); },
+          "Name out of the catalogue of reasons; 'none' when supported.")
       .def_ro("text", &Candidate::text, "Why not, in words.")
       .def_ro("cost", &Candidate::cost, "Only the order matters.")
       .def_ro("rank", &Candidate::rank, "0 is chosen; -1 when not supported.");
@@ -118,12 +119,12 @@ void bind_dispatcher(nb::module_& module) {
            nb::arg("problem"))
       .def("plan", nb::overload_cast<const Problem&>(&Dispatcher::plan, nb::const_),
            nb::arg("problem"))
-      .def("gemm", &gemm, nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(), nb::arg("epilogue"),
-           nb::arg("out").none(), nb::arg("out_dtype").none(), nb::arg("scale"),
-           nb::arg("clamp").none(), nb::arg("kernel").none());
+      .def("gemm", &gemm, nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(),
+           nb::arg("epilogue"), nb::arg("out").none(), nb::arg("out_dtype").none(),
+           nb::arg("scale"), nb::arg("clamp").none(), nb::arg("kernel").none());
   module.def("gemm_problem", &problem_from_tensors, nb::arg("dispatcher").none(),
-             nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(), nb::arg("epilogue"), nb::arg("out").none(),
-             nb::arg("out_dtype").none());
+             nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(), nb::arg("epilogue"),
+             nb::arg("out").none(), nb::arg("out_dtype").none());
 }
 
 }  // namespace ckdisp::python

@@ -17,7 +17,13 @@ struct DataType {
   std::uint16_t lanes;
 };
 
-enum Code : std::uint8_t { kInt = 0, kFloat = 2, kBfloat = 4, kFloat8E4m3fn = 10, kFloat8E5m2 = 12 };
+enum Code : std::uint8_t {
+  kInt = 0,
+  kFloat = 2,
+  kBfloat = 4,
+  kFloat8E4m3fn = 10,
+  kFloat8E5m2 = 12
+};
 
 struct Tensor {
   void* data;

@@ -126,17 +126,20 @@ void bind_problem(nb::module_& module) {
       .def_ro("m", &P::m)
       .def_ro("n", &P::n)
       .def_ro("k", &P::k)
-      .def_prop_ro("flops", [](const P& p) { return flops(p); }, "2 m n k.")
-      .def_prop_ro("bytes", [](const P& p) { return bytes(p); }, "Of A, B, C and every D.")
+      .def_prop_ro(
+          "flops", [](const P& p) { return flops(p); }, "2 m n k.")
+      .def_prop_ro(
+          "bytes", [](const P& p) { return bytes(p); }, "Of A, B, C and every D.")
       .def("to_dict", &to_dict, nb::sig("def to_dict(self) -> dict[str, object]"))
       .def("__repr__", [](const P& p) { return "<GemmProblem " + to_string(p) + ">"; })
       .def("__hash__", [](const P& p) { return std::hash<std::string_view>()(bytes_of(p)); })
-      .def("__eq__",
-           [](const P& a, nb::handle b) {
-             const P* other = nullptr;
-             return nb::try_cast<const P*>(b, other) && bytes_of(a) == bytes_of(*other);
-           },
-           nb::sig("def __eq__(self, other: object, /) -> bool"));
+      .def(
+          "__eq__",
+          [](const P& a, nb::handle b) {
+            const P* other = nullptr;
+            return nb::try_cast<const P*>(b, other) && bytes_of(a) == bytes_of(*other);
+          },
+          nb::sig("def __eq__(self, other: object, /) -> bool"));
 }
 
 }  // namespace ckdisp::python

@@ -70,50 +70,59 @@ void bind_registry(nb::module_& module) {
            "A key field as text, or None when the key has no such field.")
       .def("__repr__", [](Kernel k) { return "<Kernel " + std::string(k.name()) + ">"; })
       .def("__hash__", [](Kernel k) { return reinterpret_cast<std::size_t>(k.table()); })
-      .def("__eq__", [](Kernel a, nb::handle b) {
-        Kernel other = a;
-        return nb::try_cast<Kernel>(b, other) && a == other;
-      }, nb::sig("def __eq__(self, other: object, /) -> bool"));
+      .def(
+          "__eq__",
+          [](Kernel a, nb::handle b) {
+            Kernel other = a;
+            return nb::try_cast<Kernel>(b, other) && a == other;
+          },
+          nb::sig("def __eq__(self, other: object, /) -> bool"));
 
   nb::class_<Registry>(module, "Registry", "The kernels a program knows.")
       .def(nb::init<std::string>(), nb::arg("name") = "kernels")
-      .def("add_library",
-           [](Registry& self, const Library& library, const std::string& priority) {
-             self.add(library, priority_of(priority));
-           },
-           nb::arg("library"), nb::arg("priority") = "normal")
-      .def("add",
-           [](Registry& self, Kernel kernel, const std::string& priority) {
-             self.add(kernel, priority_of(priority));
-           },
-           nb::arg("kernel"), nb::arg("priority") = "normal")
+      .def(
+          "add_library",
+          [](Registry& self, const Library& library, const std::string& priority) {
+            self.add(library, priority_of(priority));
+          },
+          nb::arg("library"), nb::arg("priority") = "normal")
+      .def(
+          "add",
+          [](Registry& self, Kernel kernel, const std::string& priority) {
+            self.add(kernel, priority_of(priority));
+          },
+          nb::arg("kernel"), nb::arg("priority") = "normal")
       .def("merge", &Registry::merge, nb::arg("other"))
-      .def("remove", [](Registry& self, const std::string& name) { return self.remove(name); },
-           nb::arg("name"))
+      .def(
+          "remove", [](Registry& self, const std::string& name) { return self.remove(name); },
+          nb::arg("name"))
       .def("clear", &Registry::clear)
       .def_prop_ro("name", &Registry::name)
       .def_prop_ro("generation", &Registry::generation)
       .def("__len__", &Registry::size)
-      .def("find",
-           [](const Registry& self, const std::string& name) { return self.find(name); },
-           nb::arg("name"))
-      .def("priority",
-           [](const Registry& self, const std::string& name) -> std::optional<std::string> {
-             const auto found = self.priority(name);
-             if (!found) return std::nullopt;
-             return kPriorities[static_cast<int>(*found) + 1];
-           },
-           nb::arg("name"))
-      .def("kernels",
-           [](const Registry& self, const Fields& fields) {
-             return self.kernels(filter_of(fields));
-           },
-           nb::arg("fields") = Fields())
-      .def("filter",
-           [](const Registry& self, const std::function<bool(Kernel)>& accept) {
-             return self.filter(Filter().accept(accept));
-           },
-           nb::arg("accept"))
+      .def(
+          "find", [](const Registry& self, const std::string& name) { return self.find(name); },
+          nb::arg("name"))
+      .def(
+          "priority",
+          [](const Registry& self, const std::string& name) -> std::optional<std::string> {
+            const auto found = self.priority(name);
+            if (!found) return std::nullopt;
+            return kPriorities[static_cast<int>(*found) + 1];
+          },
+          nb::arg("name"))
+      .def(
+          "kernels",
+          [](const Registry& self, const Fields& fields) {
+            return self.kernels(filter_of(fields));
+          },
+          nb::arg("fields") = Fields())
+      .def(
+          "filter",
+          [](const Registry& self, const std::function<bool(Kernel)>& accept) {
+            return self.filter(Filter().accept(accept));
+          },
+          nb::arg("accept"))
       .def("to_json", &Registry::to_json);
 }
 

@@ -33,7 +33,8 @@ std::string class_name(nb::handle object) {
 
 [[noreturn]] void unknown_dtype(const char* name, const std::string& dtype) {
   std::string known;
-  for (const char* value : EnumNames<Dtype>::values) known += std::string(known.empty() ? "" : ", ") + value;
+  for (const char* value : EnumNames<Dtype>::values)
+    known += std::string(known.empty() ? "" : ", ") + value;
   throw InvalidArgument(std::string(name) + " has element type " + dtype +
                         ", which no kernel computes; convert it to one of: " + known);
 }
@@ -66,8 +67,7 @@ Dtype numpy_dtype(nb::handle array, const ArrayStruct& view, const char* name) {
 Tensor import_numpy(nb::handle object, const char* name) {
   const nb::object capsule = nb::steal(PyObject_GetAttr(object.ptr(), cached().array_struct.ptr()));
   if (!capsule.is_valid()) nb::raise_python_error();
-  const auto* view =
-      static_cast<const ArrayStruct*>(PyCapsule_GetPointer(capsule.ptr(), nullptr));
+  const auto* view = static_cast<const ArrayStruct*>(PyCapsule_GetPointer(capsule.ptr(), nullptr));
   if (view == nullptr) nb::raise_python_error();
   check_rank(name, view->nd);
   Tensor out{};
@@ -187,8 +187,8 @@ Tensor import_dlpack(nb::handle object, const char* name) {
       return out;
     }
   } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
-    const auto* managed = static_cast<const dlpack::Managed*>(
-        PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+    const auto* managed =
+        static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
     Tensor out = from_dlpack(managed->tensor, object, Kind::dlpack, name);
     out.keep = std::move(capsule);
     return out;

@@ -35,15 +35,15 @@ struct Feature {
 
 constexpr unsigned kNone = 0, kYmm = 0x6, kZmm = 0xe6, kTile = 0x60000;
 constexpr Feature kFeatures[] = {
-    {"avx", 1, 0, ecx, 28, kYmm},         {"avx2", 7, 0, ebx, 5, kYmm},
-    {"fma", 1, 0, ecx, 12, kYmm},         {"f16c", 1, 0, ecx, 29, kYmm},
-    {"movbe", 1, 0, ecx, 22, kNone},      {"bmi1", 7, 0, ebx, 3, kNone},
-    {"bmi2", 7, 0, ebx, 8, kNone},        {"avx512f", 7, 0, ebx, 16, kZmm},
-    {"avx512bw", 7, 0, ebx, 30, kZmm},    {"avx512cd", 7, 0, ebx, 28, kZmm},
-    {"avx512dq", 7, 0, ebx, 17, kZmm},    {"avx512vl", 7, 0, ebx, 31, kZmm},
-    {"avx512vnni", 7, 0, ecx, 11, kZmm},  {"avx512bf16", 7, 1, eax, 5, kZmm},
-    {"avx512fp16", 7, 0, edx, 23, kZmm},  {"avxvnni", 7, 1, eax, 4, kYmm},
-    {"amx-tile", 7, 0, edx, 24, kTile},   {"amx-int8", 7, 0, edx, 25, kTile},
+    {"avx", 1, 0, ecx, 28, kYmm},        {"avx2", 7, 0, ebx, 5, kYmm},
+    {"fma", 1, 0, ecx, 12, kYmm},        {"f16c", 1, 0, ecx, 29, kYmm},
+    {"movbe", 1, 0, ecx, 22, kNone},     {"bmi1", 7, 0, ebx, 3, kNone},
+    {"bmi2", 7, 0, ebx, 8, kNone},       {"avx512f", 7, 0, ebx, 16, kZmm},
+    {"avx512bw", 7, 0, ebx, 30, kZmm},   {"avx512cd", 7, 0, ebx, 28, kZmm},
+    {"avx512dq", 7, 0, ebx, 17, kZmm},   {"avx512vl", 7, 0, ebx, 31, kZmm},
+    {"avx512vnni", 7, 0, ecx, 11, kZmm}, {"avx512bf16", 7, 1, eax, 5, kZmm},
+    {"avx512fp16", 7, 0, edx, 23, kZmm}, {"avxvnni", 7, 1, eax, 4, kYmm},
+    {"amx-tile", 7, 0, edx, 24, kTile},  {"amx-int8", 7, 0, edx, 25, kTile},
     {"amx-bf16", 7, 0, edx, 22, kTile},
 };
 
@@ -126,9 +126,9 @@ int count_from_env(const char* variable, bool strict) {
 }  // namespace
 
 bool cpu_has(const char* feature) {
-  const auto* found = std::find_if(std::begin(kFeatures), std::end(kFeatures), [&](const Feature& f) {
-    return std::strcmp(f.name, feature) == 0;
-  });
+  const auto* found =
+      std::find_if(std::begin(kFeatures), std::end(kFeatures),
+                   [&](const Feature& f) { return std::strcmp(f.name, feature) == 0; });
   return found != std::end(kFeatures) && detect(*found);
 }
 

@@ -42,8 +42,8 @@ std::string near_misses(const Registry& registry, const GemmProblemData& problem
   for (const Entry& entry : view->entries) {
     const GemmKey& key = entry.kernel.gemm_key();
     if (key.dtype_a != problem.dtype_a || key.dtype_b != problem.dtype_b) continue;
-    found.insert(std::string(to_name(key.layout)) + " " + to_name(key.elementwise) + " d=" +
-                 std::to_string(key.num_d) + " -> " + to_name(key.dtype_c));
+    found.insert(std::string(to_name(key.layout)) + " " + to_name(key.elementwise) +
+                 " d=" + std::to_string(key.num_d) + " -> " + to_name(key.dtype_c));
   }
   if (found.empty()) return "; it has none for these inputs";
   std::string text = "; for these inputs it has";
@@ -63,8 +63,8 @@ KernelNotFound kernel_not_found(const Registry& registry, const GemmProblemData&
                                 const std::vector<Arch>& arches) {
   return KernelNotFound("registry '" + registry.name() + "' (" + std::to_string(registry.size()) +
                         " kernels) has no kernel for " + to_string(problem) +
-                        near_misses(registry, problem) + ". Build one: " +
-                        build_command(problem, arches.front()));
+                        near_misses(registry, problem) +
+                        ". Build one: " + build_command(problem, arches.front()));
 }
 
 KernelNotFound kernel_not_found(const Registry& registry, std::string_view name) {
@@ -81,8 +81,8 @@ UnsupportedProblem unsupported(const GemmProblemData& problem,
   std::size_t refused = 0;
   for (const Candidate& candidate : candidates) {
     Refusal other{};
-    const bool related = candidates.size() == 1 ||
-                         same_signature(candidate.kernel.gemm_key(), problem, &other);
+    const bool related =
+        candidates.size() == 1 || same_signature(candidate.kernel.gemm_key(), problem, &other);
     if (!related || ++refused > kMaxListed) continue;
     text += std::string("\n  ") + candidate.kernel.name() + ": [" + to_name(candidate.reason) +
             "] " + candidate.text;

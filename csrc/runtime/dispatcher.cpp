@@ -42,7 +42,9 @@ const std::vector<Indexed>* candidates_of(const Snapshot& view, const GemmProble
 
 struct Dispatcher::Impl {
   Impl(Registry kernels, DispatcherOptions chosen)
-      : registry(std::move(kernels)), options(std::move(chosen)), arches(host_arches()),
+      : registry(std::move(kernels)),
+        options(std::move(chosen)),
+        arches(host_arches()),
         arch_rank(ranks_of(arches)) {
     if (options.num_threads == 0) options.num_threads = default_num_threads();
     check_threads(options.num_threads);
@@ -50,8 +52,8 @@ struct Dispatcher::Impl {
 
   static void check_threads(int count) {
     if (count >= 1 && count <= kMaxThreads) return;
-    throw InvalidArgument("the number of threads is " + std::to_string(count) +
-                          "; pass 1 to " + std::to_string(kMaxThreads) + ", or 0 for the default");
+    throw InvalidArgument("the number of threads is " + std::to_string(count) + "; pass 1 to " +
+                          std::to_string(kMaxThreads) + ", or 0 for the default");
   }
 
   Launch complete(Launch launch) const {
@@ -64,8 +66,7 @@ struct Dispatcher::Impl {
 
   Decision decide(const GemmProblemData& problem, const Launch& launch) const {
     const std::uint64_t generation = registry.generation();
-    const std::uint64_t tag =
-        generation << 16 | static_cast<std::uint64_t>(launch.num_threads);
+    const std::uint64_t tag = generation << 16 | static_cast<std::uint64_t>(launch.num_threads);
     Decision decision;
     if (cache.find(problem, tag, &decision)) return decision;
     validate(problem);

@@ -60,8 +60,7 @@ GemmProblem& GemmProblem::layout(Layout layout) {
   return *this;
 }
 
-GemmProblem& GemmProblem::leading_dimensions(std::int64_t lda, std::int64_t ldb,
-                                             std::int64_t ldc) {
+GemmProblem& GemmProblem::leading_dimensions(std::int64_t lda, std::int64_t ldb, std::int64_t ldc) {
   data_.lda = lda;
   data_.ldb = ldb;
   data_.ldc = ldc;
@@ -132,8 +131,8 @@ double flops(const GemmProblemData& p) {
 double bytes(const GemmProblemData& p) {
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
              k = static_cast<double>(p.k);
-  double total = m * k * size_of(p.dtype_a) + k * n * size_of(p.dtype_b) +
-                 m * n * size_of(p.dtype_c);
+  double total =
+      m * k * size_of(p.dtype_a) + k * n * size_of(p.dtype_b) + m * n * size_of(p.dtype_c);
   for (int i = 0; i < p.num_d; ++i) {
     const double elements = p.ldd[i] != 0 ? m * n : p.layout_d == Order::r ? n : m;
     total += elements * size_of(p.dtype_d);

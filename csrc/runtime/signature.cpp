@@ -32,8 +32,8 @@ bool same_signature(const GemmKey& key, const GemmProblemData& problem, Refusal*
   const Signature has = signature_of(key), want = signature_of(problem);
   if (has.a != want.a || has.b != want.b || has.c != want.c || has.acc != want.acc) {
     return refuse(refusal, Reason::dtype, "computes %s x %s -> %s in %s, not %s x %s -> %s in %s",
-                  to_name(has.a), to_name(has.b), to_name(has.c), to_name(has.acc),
-                  to_name(want.a), to_name(want.b), to_name(want.c), to_name(want.acc));
+                  to_name(has.a), to_name(has.b), to_name(has.c), to_name(has.acc), to_name(want.a),
+                  to_name(want.b), to_name(want.c), to_name(want.acc));
   }
   if (has.layout != want.layout) {
     return refuse(refusal, Reason::layout, "reads layout %s, not %s", to_name(has.layout),
@@ -50,8 +50,7 @@ bool same_signature(const GemmKey& key, const GemmProblemData& problem, Refusal*
     return refuse(refusal, Reason::num_d, "takes %d D tensors, not %d", has.num_d, want.num_d);
   }
   if (want.num_d > 0 && has.d != want.d) {
-    return refuse(refusal, Reason::dtype, "reads D of %s, not %s", to_name(has.d),
-                  to_name(want.d));
+    return refuse(refusal, Reason::dtype, "reads D of %s, not %s", to_name(has.d), to_name(want.d));
   }
   if (want.num_d > 0 && has.order_d != want.order_d) {
     return refuse(refusal, Reason::layout, "reads D in order %s, not %s", to_name(has.order_d),

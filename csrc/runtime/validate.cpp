@@ -100,8 +100,8 @@ void check_d_count(const GemmProblemData& p) {
       break;
   }
   if (p.num_d >= least && p.num_d <= most) return;
-  const std::string takes = least == most ? std::to_string(least)
-                                          : std::to_string(least) + " to " + std::to_string(most);
+  const std::string takes =
+      least == most ? std::to_string(least) : std::to_string(least) + " to " + std::to_string(most);
   refuse(std::string("the operation '") + to_name(p.elementwise) + "' takes " + takes +
          " D tensors, not " + std::to_string(p.num_d));
 }

@@ -10,8 +10,7 @@ from ._core import Candidate, GemmProblem, Kernel, Plan
 from .registry import Registry
 
 Strategy = (
-    Literal["heuristic", "first"]
-    | Callable[[GemmProblem, list[Kernel]], Iterable[Kernel | str]]
+    Literal["heuristic", "first"] | Callable[[GemmProblem, list[Kernel]], Iterable[Kernel | str]]
 )
 
 
@@ -40,8 +39,9 @@ class Dispatcher:
     ``strategy`` is ``"heuristic"`` (the cheapest kernel of the best architecture), ``"first"``
     (the first in the registry's order), or a callable that gets the problem and the kernels that
     support it and returns kernels, or their names, best first; it is asked once per problem.
-    ``num_threads`` is for CPU kernels; None or 0 takes ``CKDISP_NUM_THREADS``, else ``OMP_NUM_THREADS``,
-    else the CPUs of the process. Methods may be called from several threads at once.
+    ``num_threads`` is for CPU kernels; None or 0 takes ``CKDISP_NUM_THREADS``, else
+    ``OMP_NUM_THREADS``, else the CPUs of the process. Methods may be called from several threads
+    at once.
     """
 
     __slots__ = ("_core", "_gemm", "registry")

@@ -36,7 +36,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
             f"NumPy arrays of {name} need the package ml_dtypes; install it with "
             "`pip install ml_dtypes`, or ask for out_dtype='fp32'"
         ) from None
-    return np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+    return dtype
 
 
 def extension_dtype(dtype: np.dtype[Any]) -> str | None:
@@ -80,7 +81,8 @@ def check_no_gradient(name: str) -> None:
 
 def empty_like_kind(like: Any, rows: int, columns: int, dtype: str) -> Any:
     """An uninitialised ``rows`` x ``columns`` tensor of the framework of ``like``, on the CPU."""
-    return _empty(type(like), dtype)((rows, columns))
+    kind: type = type(like)
+    return _empty(kind, dtype)((rows, columns))
 
 
 @functools.cache

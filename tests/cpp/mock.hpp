@@ -36,8 +36,7 @@ struct Functions {
   }
   static double cost(const void*, const Launch*) { return behaviours[I].cost; }
   static std::uint64_t workspace(const void*, const Launch*) { return behaviours[I].workspace; }
-  static bool run(const void*, const void*, void* memory, const Launch* launch,
-                  Refusal* refusal) {
+  static bool run(const void*, const void*, void* memory, const Launch* launch, Refusal* refusal) {
     ++behaviours[I].runs;
     behaviours[I].last_workspace = memory;
     behaviours[I].last_threads = launch->num_threads;
@@ -56,16 +55,29 @@ inline GemmKey default_key() {
 template <int I>
 const ckdisp_kernel* kernel(const std::string& name, const GemmKey& key = default_key()) {
   auto* text = new std::string(name);  // tables live as long as the process
-  return new ckdisp_kernel{sizeof(ckdisp_kernel), Op::gemm, text->c_str(), to_name(key.arch),
-                           "cpu", new GemmKey(key), sizeof(GemmKey), Functions<I>::supports,
-                           Functions<I>::cost, Functions<I>::workspace, Functions<I>::run};
+  return new ckdisp_kernel{sizeof(ckdisp_kernel),
+                           Op::gemm,
+                           text->c_str(),
+                           to_name(key.arch),
+                           "cpu",
+                           new GemmKey(key),
+                           sizeof(GemmKey),
+                           Functions<I>::supports,
+                           Functions<I>::cost,
+                           Functions<I>::workspace,
+                           Functions<I>::run};
 }
 
 inline ckdisp_library* table(const std::vector<const ckdisp_kernel*>& kernels) {
   auto* list = new std::vector<const ckdisp_kernel*>(kernels);
-  return new ckdisp_library{kAbiMagic, kAbiVersion, sizeof(ckdisp_library),
-                            static_cast<std::uint32_t>(list->size()), kSchemaHash, list->data(),
-                            "mock", "{}"};
+  return new ckdisp_library{kAbiMagic,
+                            kAbiVersion,
+                            sizeof(ckdisp_library),
+                            static_cast<std::uint32_t>(list->size()),
+                            kSchemaHash,
+                            list->data(),
+                            "mock",
+                            "{}"};
 }
 
 inline Library library(const std::vector<const ckdisp_kernel*>& kernels) {

@@ -124,8 +124,8 @@ void add() {
   };
   std::snprintf(names[i], sizeof names[i], "naive_%s_%s_%s_%s_d%d%s", name(In), name(Out), name(L),
                 name(E), NumD, NumD > 0 ? name(OrderD) : "");
-  kernels[i] = {sizeof(ckdisp_kernel), Op::gemm, names[i], "generic", "cpu", &K::key,
-                sizeof(GemmKey), K::supports, K::cost, K::workspace, K::run};
+  kernels[i] = {sizeof(ckdisp_kernel), Op::gemm,    names[i], "generic",    "cpu", &K::key,
+                sizeof(GemmKey),       K::supports, K::cost,  K::workspace, K::run};
   pointers[i] = &kernels[i];
 }
 

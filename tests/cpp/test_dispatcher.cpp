@@ -70,8 +70,7 @@ void better_architectures_come_first() {
   if (here.size() < 2) return;
   behaviours[0].cost = 1;
   behaviours[1].cost = 9;
-  const Registry kernels =
-      registry({kernel<0>("plain"), kernel<1>("best", on(here.front()))});
+  const Registry kernels = registry({kernel<0>("plain"), kernel<1>("best", on(here.front()))});
   CHECK(chosen(Dispatcher(kernels)) == "best");
   behaviours[1].supported = false;
   CHECK(chosen(Dispatcher(kernels)) == "plain");
@@ -99,8 +98,8 @@ void explains() {
   behaviours[2].supported = false;
   GemmKey other = default_key();
   other.layout = Layout::ccr;
-  const Dispatcher dispatcher(registry(
-      {kernel<0>("a"), kernel<1>("b"), kernel<2>("c"), kernel<3>("d", other)}));
+  const Dispatcher dispatcher(
+      registry({kernel<0>("a"), kernel<1>("b"), kernel<2>("c"), kernel<3>("d", other)}));
   const std::vector<Candidate> all = dispatcher.explain(problem());
   CHECK(all.size() == 4);
   CHECK(all[0].kernel.name() == std::string("b") && all[0].rank == 0 && all[0].cost == 4);

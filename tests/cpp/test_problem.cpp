@@ -38,11 +38,11 @@ void refuses_sizes() {
   CHECK_THROWS(validate(GemmProblem(huge, huge, 1).data()), InvalidArgument, "too large");
   CHECK_THROWS(validate(GemmProblem(2, 2, 2).leading_dimensions(1, 2, 2).data()), InvalidArgument,
                "leading dimension of A is 1, less than the 2");
-  CHECK_THROWS(validate(GemmProblem(2, 2, 2).leading_dimensions(2, 2, -2).data()),
-               InvalidArgument, "leading dimension of C");
+  CHECK_THROWS(validate(GemmProblem(2, 2, 2).leading_dimensions(2, 2, -2).data()), InvalidArgument,
+               "leading dimension of C");
   const std::int64_t far = std::numeric_limits<std::int64_t>::max() / 4;
-  CHECK_THROWS(validate(GemmProblem(8, 2, 2).leading_dimensions(far, 2, 2).data()),
-               InvalidArgument, "too large to index");
+  CHECK_THROWS(validate(GemmProblem(8, 2, 2).leading_dimensions(far, 2, 2).data()), InvalidArgument,
+               "too large to index");
   validate(GemmProblem(1, 2, 2).leading_dimensions(0, 2, 2).data());
   CHECK_THROWS(validate(GemmProblem(1, 1, 1).k_batch(0).data()), InvalidArgument, "k_batch");
 }

@@ -30,8 +30,7 @@ constexpr bool is_valid(E value) {
 // The enumerator called `text`; throws InvalidKey that lists the known names.
 template <class E>
 E from_name(std::string_view text, const char* what = EnumNames<E>::type) {
-  return static_cast<E>(
-      detail::parse_name(text, EnumNames<E>::values, EnumNames<E>::size, what));
+  return static_cast<E>(detail::parse_name(text, EnumNames<E>::values, EnumNames<E>::size, what));
 }
 
 // " (did you mean 'x'?)" for the nearest of `names`, or an empty string.

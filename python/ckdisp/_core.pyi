@@ -1,0 +1,215 @@
+"""
+The C++ runtime of ckdisp. Use the classes of the package, which wrap these.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .codegen.key import KernelKey
+
+abi_version: int
+max_d: int
+
+def schema_hash() -> str:
+    """16 hex digits over every enumeration and key field."""
+
+def enums() -> dict[str, tuple[str, ...]]:
+    """Name of every C++ enumeration -> its values by code."""
+
+def arches() -> list[dict[str, object]]:
+    """The arch table as compiled in."""
+
+def gemm_key_fields() -> list[str]:
+    """Fields of a GEMM key, in order."""
+
+def host_arches() -> list[str]:
+    """
+    Architectures that run here, best first; CKDISP_CPU_LEVEL lowers the first.
+    """
+
+def default_num_threads() -> int:
+    """
+    Threads of CPU kernels unless told: CKDISP_NUM_THREADS, OMP_NUM_THREADS, CPUs.
+    """
+
+class Library:
+    """A loaded kernel library."""
+
+    @staticmethod
+    def load(path: str) -> Library: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def build_info(self) -> str:
+        """JSON text."""
+
+    def kernels(self) -> list[Kernel]: ...
+
+class Kernel:
+    """One kernel of a loaded library."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def op(self) -> str: ...
+    @property
+    def family(self) -> str: ...
+    @property
+    def arch(self) -> str: ...
+    @property
+    def provider(self) -> str: ...
+    @property
+    def library(self) -> Library: ...
+    @property
+    def key(self) -> KernelKey:
+        """The kernel key."""
+
+    def field(self, name: str) -> str | None:
+        """A key field as text, or None when the key has no such field."""
+
+    def __repr__(self) -> str: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+class Registry:
+    """The kernels a program knows."""
+
+    def __init__(self, name: str = "kernels") -> None: ...
+    def add_library(self, library: Library, priority: str = "normal") -> None: ...
+    def add(self, kernel: Kernel, priority: str = "normal") -> None: ...
+    def merge(self, other: Registry) -> None: ...
+    def remove(self, name: str) -> bool: ...
+    def clear(self) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def generation(self) -> int: ...
+    def __len__(self) -> int: ...
+    def find(self, name: str) -> Kernel | None: ...
+    def priority(self, name: str) -> str | None: ...
+    def kernels(self, fields: Sequence[tuple[str, str]] = ...) -> list[Kernel]: ...
+    def filter(self, accept: Callable[[Kernel], bool]) -> Registry: ...
+    def to_json(self) -> str: ...
+
+class GemmProblem:
+    """What one GEMM call computes, without data."""
+
+    def __init__(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        *,
+        dtype: str = "fp32",
+        dtype_a: str | None = None,
+        dtype_b: str | None = None,
+        dtype_c: str | None = None,
+        dtype_acc: str | None = None,
+        layout: str = "rcr",
+        lda: int | None = None,
+        ldb: int | None = None,
+        ldc: int | None = None,
+        elementwise: str = "passthrough",
+        num_d: int = 0,
+        dtype_d: str | None = None,
+        layout_d: str = "r",
+        ldd: Sequence[int] | None = None,
+        k_batch: int = 1,
+    ) -> None: ...
+    @property
+    def m(self) -> int: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def k(self) -> int: ...
+    @property
+    def flops(self) -> float:
+        """2 m n k."""
+
+    @property
+    def bytes(self) -> float:
+        """Of A, B, C and every D."""
+
+    def to_dict(self) -> dict[str, object]: ...
+    def __repr__(self) -> str: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
+class Candidate:
+    """What a dispatcher thinks of one kernel."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def supported(self) -> bool: ...
+    @property
+    def reason(self) -> str:
+        """Name out of the catalogue of reasons; "none" when supported."""
+
+    @property
+    def text(self) -> str:
+        """Why not, in words."""
+
+    @property
+    def cost(self) -> float:
+        """Only the order matters."""
+
+    @property
+    def rank(self) -> int:
+        """0 is chosen; -1 when not supported."""
+
+class Stage:
+    """One kernel of a plan."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def workspace_offset(self) -> int: ...
+    @property
+    def workspace_bytes(self) -> int: ...
+
+class Plan:
+    """The ordered kernels that solve a problem."""
+
+    @property
+    def stages(self) -> list[Stage]: ...
+    @property
+    def workspace_bytes(self) -> int: ...
+
+class Dispatcher:
+    """Picks a kernel for a problem and runs it."""
+
+    def __init__(
+        self, registry: Registry, strategy: object = "heuristic", num_threads: int = 0
+    ) -> None: ...
+    @property
+    def num_threads(self) -> int: ...
+    @property
+    def arches(self) -> list[str]: ...
+    def select(self, problem: GemmProblem) -> Kernel: ...
+    def explain(self, problem: GemmProblem) -> list[Candidate]: ...
+    def plan(self, problem: GemmProblem) -> Plan: ...
+    def gemm(
+        self,
+        a: object,
+        b: object,
+        d: object,
+        epilogue: str,
+        out: object,
+        out_dtype: object,
+        scale: float,
+        clamp: object,
+        kernel: str | None,
+    ) -> Any: ...
+
+def gemm_problem(
+    dispatcher: Dispatcher | None,
+    a: object,
+    b: object,
+    d: object,
+    epilogue: str,
+    out: object,
+    out_dtype: object,
+) -> GemmProblem: ...

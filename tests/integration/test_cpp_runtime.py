@@ -1,0 +1,58 @@
+"""The C++ tests of the runtime: compiled with the plain compiler, run as programs.
+
+Where the compiler has a thread sanitizer that works here, everything runs under it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cmake_project import ROOT
+from naive_kernels import compile_cpp
+
+pytestmark = pytest.mark.xdist_group("cpp_runtime")
+
+RUNTIME = ROOT / "csrc" / "runtime"
+TESTS = sorted((ROOT / "tests" / "cpp").glob("test_*.cpp"))
+SANITIZE = "-fsanitize=thread"
+
+
+def sanitizer(folder: Path) -> list[str]:
+    source = folder / "probe.cpp"
+    source.write_text("int main() { return 0; }\n")
+    try:
+        program = compile_cpp(folder, "probe", [source], SANITIZE)
+    except AssertionError:
+        return []
+    works = subprocess.run([program], capture_output=True, check=False).returncode == 0
+    return [SANITIZE] if works else []
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Folder of the runtime's objects, and the options they were compiled with."""
+    folder = tmp_path_factory.mktemp("runtime")
+    options = sanitizer(folder)
+
+    def compile_one(source: Path) -> None:
+        compile_cpp(folder, f"{source.stem}.o", [source], "-std=c++20", "-Werror", "-c", *options)
+
+    with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
+        list(pool.map(compile_one, sorted(RUNTIME.glob("*.cpp"))))
+    return folder, options
+
+
+@pytest.mark.parametrize("source", TESTS, ids=lambda p: p.stem)
+def test_program(runtime: tuple[Path, list[str]], source: Path) -> None:
+    folder, options = runtime
+    objects = [folder / f"{p.stem}.o" for p in RUNTIME.glob("*.cpp")]
+    # C++17: what an integrator's compiler must be able to read.
+    options = ["-std=c++17", "-Werror", "-pthread", "-ldl", *options]
+    program = compile_cpp(folder, source.stem, [source, *objects], *options)
+    result = subprocess.run([program], capture_output=True, text=True, check=False, timeout=300)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "ok\n"

@@ -1,0 +1,91 @@
+"""The compiled runtime and the Python schema agree; the stubs of the extension are complete."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import ckdisp
+from ckdisp import _core
+from ckdisp.codegen.arch import arches
+from ckdisp.codegen.emit.cpp_view import all_enums, schema_hash
+from ckdisp.codegen.ops import key_class
+from ckdisp.codegen.schema import fields_of
+from ckdisp.codegen.version import ABI_VERSION
+
+STUB = Path(ckdisp.__file__).with_name("_core.pyi")
+
+
+def test_enumerations_agree() -> None:
+    assert _core.enums() == {e.cpp: e.values for e in all_enums()}
+    assert _core.schema_hash() == schema_hash()
+    assert _core.abi_version == ABI_VERSION
+
+
+def test_key_fields_agree() -> None:
+    assert _core.gemm_key_fields() == [f.name for f in fields_of(key_class("gemm"))]
+
+
+def test_arch_tables_agree() -> None:
+    assert _core.arches() == [
+        {
+            "name": a.name,
+            "gpu": a.is_gpu,
+            "family": a.family,
+            "wave_size": a.wave_size,
+            "lds_bytes": a.lds_bytes,
+            "vector_bytes": a.vector_bytes,
+            "vector_registers": a.vector_registers,
+            "features": a.features,
+            "implies": tuple(n for n in arches() if n in a.implies),
+        }
+        for a in arches().values()
+    ]
+
+
+def public(names: list[str]) -> set[str]:
+    special = {"__len__", "__eq__", "__hash__", "__repr__"}
+    return {n for n in names if not n.startswith("_") or n in special}
+
+
+def members(tree: ast.Module | ast.ClassDef) -> dict[str, ast.stmt]:
+    found: dict[str, ast.stmt] = {}
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found[node.name] = node
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] = node
+    return found
+
+
+def test_stubs_are_complete() -> None:
+    stub = members(ast.parse(STUB.read_text()))
+    assert isinstance(_core, ModuleType)
+    assert set(stub) == public([n for n in vars(_core) if n != "__builtins__"])
+    for name, node in stub.items():
+        if isinstance(node, ast.ClassDef):
+            actual = {n for n in vars(getattr(_core, name)) if not inspect.ismodule(n)}
+            assert public(list(members(node))) == public(list(actual)), name
+
+
+def test_host_arches_end_with_what_runs_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CKDISP_CPU_LEVEL", raising=False)
+    here = ckdisp.host_arches()
+    assert here[-1] == "generic"
+    monkeypatch.setenv("CKDISP_CPU_LEVEL", "generic")
+    assert ckdisp.host_arches() == ["generic"]
+    monkeypatch.setenv("CKDISP_CPU_LEVEL", "gfx942")
+    with pytest.raises(ckdisp.InvalidArgument, match=r"CKDISP_CPU_LEVEL='gfx942'.*generic"):
+        ckdisp.host_arches()
+
+
+def test_every_public_name_resolves() -> None:
+    for name in ckdisp.__all__:
+        assert getattr(ckdisp, name) is not None
+    assert set(ckdisp.__all__) <= set(dir(ckdisp))
+    with pytest.raises(AttributeError, match="no attribute 'Dispatch'"):
+        _ = ckdisp.Dispatch

@@ -1,0 +1,193 @@
+"""``ckdisp.Registry`` and ``ckdisp.Dispatcher`` around the call itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from naive_kernels import compile_library
+
+import ckdisp
+from ckdisp import GemmProblem, Registry
+
+pytestmark = pytest.mark.xdist_group("naive")
+
+PLAIN = "naive_fp32_fp32_rrr_passthrough_d0"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_library(tmp_path_factory.mktemp("registry"))
+
+
+@pytest.fixture
+def registry(library: Path) -> Registry:
+    return Registry.load(library)
+
+
+def test_lookup(registry: Registry) -> None:
+    names = [k.name for k in registry]
+    assert names == sorted(names) and len(registry) == len(names)
+    assert PLAIN in registry and "other" not in registry and 3 not in registry
+    assert registry[PLAIN] == registry.kernels()[names.index(PLAIN)]
+    with pytest.raises(ckdisp.KernelNotFound, match=f"did you mean '{PLAIN}'"):
+        registry[PLAIN + "0"]
+
+
+def test_filters(registry: Registry) -> None:
+    assert {k.field("dtype_a") for k in registry.kernels(dtype="int8")} == {"int8"}
+    assert [k.name for k in registry.kernels(dtype="fp32", layout="rrr", elementwise="add")] == [
+        "naive_fp32_fp32_rrr_add_d1c",
+        "naive_fp32_fp32_rrr_add_d1r",
+    ]
+    assert len(registry.kernels(tile=(1, 1, 1), pad_m=True)) == len(registry)
+    assert registry.kernels(op="conv") == [] and registry.kernels(arch="gfx942") == []
+    with pytest.raises(ckdisp.InvalidKey, match=r"unknown key field 'layuot' .*'layout'"):
+        registry.kernels(layuot="rrr")
+    only = registry.filter(lambda k: k.family == "gemm.standard")
+    assert {k.family for k in only} == {"gemm.standard"} and len(only) < len(registry)
+
+
+def test_priorities_and_merge(library: Path) -> None:
+    registry = Registry("mine")
+    registry.add(library, priority="low")
+    assert registry.priority(PLAIN) == "low"
+    registry.merge(Registry.load(library, priority="high"))
+    assert registry.priority(PLAIN) == "high"
+    registry.merge(registry)
+    size = len(registry)
+    registry.remove(PLAIN)
+    assert len(registry) == size - 1
+    with pytest.raises(ckdisp.KernelNotFound, match="no kernel named"):
+        registry.remove(PLAIN)
+    with pytest.raises(ckdisp.KernelNotFound, match="no kernel named"):
+        registry.priority(PLAIN)
+    with pytest.raises(ckdisp.InvalidKey, match=r"unknown priority 'hihg' \(did you mean 'high'"):
+        registry.add(library, priority="hihg")  # type: ignore[arg-type]
+    registry.clear()
+    assert len(registry) == 0 and repr(registry) == "<Registry 'mine': 0 kernels>"
+
+
+def test_json(registry: Registry, tmp_path: Path) -> None:
+    path = tmp_path / "kernels.json"
+    document = json.loads(registry.to_json(path))
+    assert json.loads(path.read_text()) == document
+    assert document["size"] == len(registry)
+    assert document["libraries"][0]["build_info"] == {"made": "by hand"}
+    assert document["statistics"]["layout"]["ccr"] == 1
+    by_name = {k["name"]: k["key"] for k in document["kernels"]}
+    assert by_name[PLAIN] == registry[PLAIN].key.to_dict()
+
+
+def test_problem() -> None:
+    problem = GemmProblem(2, 3, 4, dtype="int8", layout="crr")
+    assert problem.to_dict() == {
+        "m": 2, "n": 3, "k": 4, "dtype_a": "int8", "dtype_b": "int8", "dtype_c": "int32",
+        "dtype_acc": "int32", "layout": "crr", "lda": 2, "ldb": 3, "ldc": 3,
+        "elementwise": "passthrough", "num_d": 0, "dtype_d": "int32", "layout_d": "r", "ldd": [],
+        "k_batch": 1,
+    }  # fmt: skip
+    assert (problem.flops, problem.bytes) == (48, 8 + 12 + 24)
+    assert problem == GemmProblem(2, 3, 4, dtype_a="int8", layout="crr", lda=2)
+    assert problem != GemmProblem(2, 3, 4, dtype="int8") and problem != 3
+    assert len({problem, GemmProblem(2, 3, 4, dtype="int8", layout="crr")}) == 1
+    assert "m=2 n=3 k=4 int8 x int8 -> int32 crr" in repr(problem)
+
+
+def test_bad_problems() -> None:
+    for arguments, text in [
+        ((-1, 2, 3), "negative"),
+        ((2**63, 2, 3), "m=9223372036854775808 does not fit"),
+        ((2**31, 2**31, 2**31), "too large"),
+        ((2.5, 2, 3), "m must be an integer, not 2.5"),
+    ]:
+        with pytest.raises(ckdisp.InvalidArgument, match=text):
+            GemmProblem(*arguments)  # type: ignore[arg-type]
+    with pytest.raises(ckdisp.InvalidArgument, match="ldd holds 2 numbers for 1 D"):
+        GemmProblem(1, 1, 1, elementwise="add", num_d=1, ldd=[1, 1])
+    with pytest.raises(ckdisp.InvalidArgument, match="0 to 4 D tensors, not 300"):
+        GemmProblem(1, 1, 1, elementwise="relu", num_d=300)
+    with pytest.raises(ckdisp.InvalidArgument, match="leading dimension of A"):
+        GemmProblem(2, 2, 2, lda=1)
+    with pytest.raises(ckdisp.InvalidKey, match=r"unknown layout 'rxr'.*known: rcr"):
+        GemmProblem(1, 1, 1, layout="rxr")
+
+
+def test_select_explain_plan(registry: Registry) -> None:
+    disp = ckdisp.Dispatcher(registry)
+    problem = GemmProblem(2, 3, 4, layout="rrr")
+    assert disp.select(problem).name == PLAIN
+    explanation = disp.explain(problem)
+    assert len(explanation) == len(registry)
+    best, *others = explanation
+    assert (best.kernel.name, best.supported, best.reason, best.rank) == (PLAIN, True, "none", 0)
+    assert not any(c.supported for c in others)
+    assert {c.reason for c in others} == {"dtype", "layout", "elementwise"}
+    table = str(explanation).splitlines()
+    assert table[0].split() == ["rank", "kernel", "reason", "why"] and PLAIN in table[1]
+    plan = disp.plan(problem)
+    assert [s.kernel.name for s in plan.stages] == [PLAIN] and plan.workspace_bytes == 0
+
+
+def test_unsupported_and_missing(registry: Registry) -> None:
+    disp = ckdisp.Dispatcher(registry)
+    with pytest.raises(ckdisp.UnsupportedProblem, match=r"\[split_k\] cannot split K into 3 parts"):
+        disp.select(GemmProblem(2, 3, 4, layout="rrr", k_batch=3))
+    with pytest.raises(ckdisp.KernelNotFound) as caught:
+        disp.select(GemmProblem(2, 3, 4, elementwise="relu", num_d=2, layout="rrr"))
+    text = str(caught.value)
+    assert "registry 'naive'" in text and "rrr passthrough d=0 -> fp32" in text
+    assert f"ckdisp generate gemm.multi_d --arch {ckdisp.host_arches()[0]} --where " in text
+    assert "--where elementwise=relu --where num_d=2" in text
+
+
+def test_strategies(registry: Registry) -> None:
+    asked: list[GemmProblem] = []
+
+    def last(problem: GemmProblem, candidates: list[ckdisp.Kernel]) -> list[str]:
+        asked.append(problem)
+        return [k.name for k in reversed(candidates)]
+
+    problem = GemmProblem(2, 3, 4, layout="rrr")
+    assert ckdisp.Dispatcher(registry, "first").select(problem).name == PLAIN
+    disp = ckdisp.Dispatcher(registry, last)
+    assert disp.select(problem).name == disp.select(problem).name == PLAIN
+    assert asked == [problem]
+    a, b = np.ones((2, 4), np.float32), np.ones((4, 3), np.float32)
+    assert (disp.gemm(a, b) == 4).all()
+    with pytest.raises(ckdisp.InvalidKey, match=r"unknown strategy 'fast'.*heuristic, first"):
+        ckdisp.Dispatcher(registry, "fast")  # type: ignore[arg-type]
+
+
+def test_callbacks_that_fail(registry: Registry) -> None:
+    problem = GemmProblem(2, 3, 4, layout="rrr")
+    a, b = np.ones((2, 4), np.float32), np.ones((4, 3), np.float32)
+
+    def raises(*_: object) -> list[str]:
+        raise RuntimeError("from the callback")
+
+    with pytest.raises(RuntimeError, match="from the callback"):
+        ckdisp.Dispatcher(registry, raises).gemm(a, b)
+    with pytest.raises(ckdisp.InvalidArgument, match="returned the name 'x'"):
+        ckdisp.Dispatcher(registry, lambda p, c: ["x"]).select(problem)
+    with pytest.raises(ckdisp.UnsupportedProblem, match="chose none"):
+        ckdisp.Dispatcher(registry, lambda p, c: []).select(problem)
+
+
+def test_a_change_of_the_registry_is_seen(registry: Registry) -> None:
+    disp = ckdisp.Dispatcher(registry)
+    problem = GemmProblem(2, 3, 4, layout="rrr")
+    assert disp.select(problem).name == PLAIN
+    registry.remove(PLAIN)
+    with pytest.raises(ckdisp.KernelNotFound):
+        disp.select(problem)
+
+
+def test_problem_from_tensors(registry: Registry) -> None:
+    disp = ckdisp.Dispatcher(registry)
+    a, b = np.ones((2, 4), np.float32), np.ones((3, 8), np.float32)[:, ::2].T
+    problem = disp.problem(a, np.ones((3, 4), np.float32).T, out_dtype="fp16")
+    assert problem == GemmProblem(2, 3, 4, layout="rcr", dtype_c="fp16")
+    assert disp.problem(a, b).to_dict()["ldb"] in (3, 4)  # copied: dense in either order
