@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 from ..key import KernelKey
@@ -21,7 +22,7 @@ def symbol(name: str) -> str:
 
 def _literal(spec: FieldSpec, value: Any) -> str:
     if spec.enum is not None:
-        return f"ckdisp::{spec.enum.cpp}::{spec.enum.enumerator(value)}"
+        return f"{spec.enum.cpp}::{spec.enum.enumerator(value)}"
     if spec.kind == "flag":
         return "true" if value else "false"
     if spec.kind == "int":
@@ -30,13 +31,13 @@ def _literal(spec: FieldSpec, value: Any) -> str:
 
 
 class _Literals(dict[Any, str]):
-    """Value of one field -> its C++ text, made once."""
+    """Value of one field -> its designated initialiser in C++, made once."""
 
     def __init__(self, spec: FieldSpec) -> None:
         self._spec = spec
 
     def __missing__(self, value: Any) -> str:
-        text = self[value] = _literal(self._spec, value)
+        text = self[value] = f".{self._spec.name} = {_literal(self._spec, value)}"
         return text
 
 
@@ -45,17 +46,28 @@ def _literals(key_class: type) -> list[tuple[str, _Literals]]:
     return [(f.name, _Literals(f)) for f in fields_of(key_class)]
 
 
+def _lines(initialisers: list[str]) -> Iterator[str]:
+    """The initialisers, as many on a line as fit in about 100 columns."""
+    line = ""
+    for text in initialisers:
+        if line and len(line) + len(text) > 90:
+            yield line
+            line = ""
+        line += f" {text}," if line else f"{text},"
+    yield line
+
+
 def unit_text(key: KernelKey, name: str, provider: Provider) -> str:
     """The unit of ``key``, whose canonical name is ``name``."""
     header, macro = provider.kernels[key.op]
     key_class: Any = type(key)
-    fields = [(field, texts[getattr(key, field)]) for field, texts in _literals(key_class)]
+    fields = [texts[getattr(key, field)] for field, texts in _literals(key_class)]
     text: str = template("unit.cpp.j2").render(
         marker=CPP_MARKER,
         header=header,
         name=name,
         key_type=type(key).__name__,
-        fields=fields,
+        lines=list(_lines(fields)),
         macro=macro,
         symbol=symbol(name),
     )
