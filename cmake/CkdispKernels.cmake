@@ -165,6 +165,12 @@ macro(_ckdisp_check_arguments target)
   elseif(DEFINED arg_DRIVER AND NOT arg_DRIVER MATCHES "^(ninja|cmake)$")
     set(problem "DRIVER is ninja or cmake, not '${arg_DRIVER}'")
   endif()
+  foreach(file IN LISTS arg_SPEC)
+    cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
+    if(NOT problem AND NOT EXISTS "${file}")
+      set(problem "there is no SPEC file '${file}'")
+    endif()
+  endforeach()
   if(problem)
     message(FATAL_ERROR
       "ckdisp_add_kernels(${target}): ${problem}.\nThe form is ckdisp_add_kernels(<target> "

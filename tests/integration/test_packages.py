@@ -139,12 +139,12 @@ def test_a_spec_that_is_wrong_stops_configuring(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("SPEC kernels.json ARCH generic", "unknown argument"),
+        ("ARCH generic SPEC kernels.json", "unknown argument 'ARCH;generic'"),
         ("SPEC kernels.json DRIVER make", "DRIVER is ninja or cmake, not 'make'"),
         ("ARCHS generic", "no kernels are declared"),
         ("SPEC", "no value after 'SPEC'"),
         ("SPEC kernels.json ARCHS generic7", "unknown arch 'generic7'"),
-        ("SPEC missing.json", "missing.json"),
+        ("SPEC kernels.json ARCH generic", "there is no SPEC file"),
         ("PRESET gemm.none ARCHS generic", "gemm.none"),
     ],
 )
