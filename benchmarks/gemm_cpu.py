@@ -1,0 +1,158 @@
+"""GEMM on the CPU: ckdisp against NumPy and PyTorch.
+
+Calls of the three alternate in one process, so that they meet the same clock and the same noise;
+each time is the median of its calls. One process for each number of threads. PyTorch is optional.
+
+    python benchmarks/gemm_cpu.py [--quick] [--threads 1,2] [--dtypes fp32,bf16] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+Call = Callable[[], object]
+SQUARE = (256, 384, 512, 768, 1024, 1536, 2048)
+FEW_ROWS = (1, 4, 16)
+WEIGHTS = 4096  # N and K of the problems with few rows
+
+
+def shapes(quick: bool) -> list[tuple[int, int, int, str]]:
+    """(M, N, K, layout): squares, then few rows times a weight matrix stored either way."""
+    squares = (256, 512, 1024) if quick else SQUARE
+    n = WEIGHTS // 4 if quick else WEIGHTS
+    few = [(m, n, n, layout) for layout in ("rcr", "rrr") for m in FEW_ROWS]
+    return [(s, s, s, "rrr") for s in squares] + few
+
+
+def interleaved(calls: dict[str, Call], seconds: float) -> dict[str, float]:
+    """Median milliseconds of each call, called in turns for about ``seconds``, at least 5 times."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
+    for call in calls.values():
+        call()
+    end = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < 5 or (time.perf_counter() < end and rounds < 2000):
+        for name in names:
+            # Wakes this one's threads and lets those of the one before go to sleep.
+            calls[name]()
+            start = time.perf_counter()
+            calls[name]()
+            times[name].append(time.perf_counter() - start)
+        names.append(names.pop(0))
+        rounds += 1
+    return {name: statistics.median(t) * 1e3 for name, t in times.items()}
+
+
+def numpy_calls(m: int, n: int, k: int, dtype: str, layout: str, disp: Any) -> dict[str, Call]:
+    """Calls over NumPy arrays; NumPy itself only in fp32, the only type it multiplies fast."""
+    import numpy as np
+
+    from ckdisp.tensors import numpy_dtype
+
+    element = numpy_dtype(dtype)
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((m, k), np.float32).astype(element)
+    b = rng.standard_normal((k, n), np.float32).astype(element)
+    b = np.asfortranarray(b) if layout[1] == "c" else b
+    out, other = np.empty((m, n), element), np.empty((m, n), element)
+    calls: dict[str, Call] = {"ckdisp": lambda: disp.gemm(a, b, out=out)}
+    if dtype == "fp32":
+        calls["numpy"] = lambda: np.matmul(a, b, out=other)
+    return calls
+
+
+def torch_call(m: int, n: int, k: int, dtype: str, layout: str) -> Call | None:
+    try:
+        import torch
+    except ImportError:
+        return None
+    element = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    a = torch.randn(m, k).to(element)
+    b = torch.randn(k, n).to(element)
+    b = b.t().contiguous().t() if layout[1] == "c" else b
+    out = torch.empty(m, n, dtype=element)
+    return lambda: torch.mm(a, b, out=out)
+
+
+def measure(threads: int, dtypes: list[str], quick: bool) -> list[dict[str, Any]]:
+    """One row for each problem, in this process."""
+    import ckdisp
+
+    disp = ckdisp.Dispatcher(ckdisp.Registry.prebuilt(), num_threads=threads)
+    rows = []
+    for dtype in dtypes:
+        for m, n, k, layout in shapes(quick):
+            calls = numpy_calls(m, n, k, dtype, layout, disp)
+            torch_mm = torch_call(m, n, k, dtype, layout)
+            if torch_mm is not None:
+                calls["torch"] = torch_mm
+            ms = interleaved(calls, 0.2 if quick else 1.0)
+            others = [t for name, t in ms.items() if name != "ckdisp"]
+            row: dict[str, Any] = {"m": m, "n": n, "k": k, "layout": layout, "dtype": dtype}
+            row |= {"threads": threads, "arch": disp.arches[0], "ms": ms}
+            row["gflops"] = 2e-6 * m * n * k / ms["ckdisp"]
+            row["ratio"] = min(others) / ms["ckdisp"] if others else None
+            rows.append(row)
+            print_row(row)
+    return rows
+
+
+def print_row(row: dict[str, Any]) -> None:
+    shape = f"{row['m']}x{row['n']}x{row['k']}"
+    ms = [f"{row['ms'][name]:>10.3f}" if name in row["ms"] else f"{'-':>10}" for name in NAMES]
+    ratio = f"{row['ratio']:>7.2f}" if row["ratio"] else f"{'-':>7}"
+    print(
+        f"{shape:<16}{row['layout']:<8}{row['dtype']:<6}{row['threads']:>7}{row['gflops']:>9.1f}"
+        f"{''.join(ms)}{ratio}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+NAMES = ("ckdisp", "numpy", "torch")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller problems")
+    parser.add_argument("--threads", default="1", help="numbers of threads, e.g. 1,2")
+    parser.add_argument("--dtypes", default="fp32,bf16,fp16")
+    parser.add_argument("--json", action="store_true", help="rows as JSON on standard output")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        rows = measure(int(options.threads), options.dtypes.split(","), options.quick)
+        json.dump(rows, sys.stdout)
+        return
+    print(
+        f"{'M x N x K':<16}{'layout':<8}{'dtype':<6}{'threads':>7}{'GFLOP/s':>9}"
+        + "".join(f"{name + ' ms':>10}" for name in NAMES)
+        + f"{'ratio':>7}",
+        file=sys.stderr,
+    )
+    rows = []
+    for threads in options.threads.split(","):
+        # The libraries read these when they are loaded. A core type or cache size forced on
+        # OpenBLAS would slow it down.
+        env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+        env |= {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        command = [sys.executable, __file__, "--worker", "--threads", threads]
+        command += ["--dtypes", options.dtypes] + ["--quick"] * options.quick
+        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True)
+        rows += json.loads(done.stdout)
+    if options.json:
+        json.dump(rows, sys.stdout, indent=1)
+        print()
+
+
+if __name__ == "__main__":
+    main()
