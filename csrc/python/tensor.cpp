@@ -1,5 +1,7 @@
 #include "tensor.hpp"
 
+#include <nanobind/stl/string.h>
+
 #include <ckdisp/errors.hpp>
 #include <ckdisp/names.hpp>
 
