@@ -29,18 +29,24 @@ Cached::Cached() {
   empty_ = numpy.attr("empty");
 }
 
-Cached& cached() {
-  static Cached* objects = new Cached;
-  return *objects;
+namespace {
+const Cached* objects = nullptr;
+}  // namespace
+
+void make_cached() {
+  if (objects == nullptr) objects = new Cached;
 }
 
-nb::handle Cached::helper(const char* name) const {
-  return nb::object(nb::module_::import_("ckdisp.tensors").attr(name)).release();
+const Cached& cached() { return *objects; }
+
+nb::handle Cached::helper(nb::object& slot, const char* name) {
+  if (!slot.is_valid()) slot = nb::module_::import_("ckdisp.tensors").attr(name);
+  return slot;
 }
 
 std::optional<Dtype> Cached::extension_dtype(nb::handle dtype) const {
   if (const auto* known = extension_dtypes_.find(dtype.ptr())) return *known;
-  static const nb::handle find = helper("extension_dtype");
+  const nb::handle find = helper(find_extension_, "extension_dtype");
   const nb::object name = find(dtype);
   std::optional<Dtype> found;
   if (!name.is_none()) found = from_name<Dtype>(nb::cast<const char*>(name));
@@ -60,14 +66,14 @@ void Cached::check_no_gradient(nb::handle tensor, const char* name) const {
     return;
   }
   if (wanted.ptr() != Py_True) return;
-  static const nb::handle check = helper("check_no_gradient");
+  const nb::handle check = helper(check_gradient_, "check_no_gradient");
   check(name);
 }
 
 nb::handle Cached::numpy_dtype(Dtype dtype) const {
   nb::object& slot = dtypes_[static_cast<std::size_t>(dtype)];
   if (!slot.is_valid()) {
-    static const nb::handle make = helper("numpy_dtype");
+    const nb::handle make = helper(make_dtype_, "numpy_dtype");
     slot = make(to_name(dtype));
   }
   return slot;
@@ -79,17 +85,17 @@ nb::object Cached::numpy_empty(std::int64_t rows, std::int64_t columns, Dtype dt
 
 nb::object Cached::framework_empty(nb::handle like, std::int64_t rows, std::int64_t columns,
                                    Dtype dtype) const {
-  static const nb::handle make = helper("empty_like_kind");
+  const nb::handle make = helper(make_empty_, "empty_like_kind");
   return nb::object(make(like, rows, columns, to_name(dtype)));
 }
 
 nb::object Cached::convert_like(nb::handle like, nb::handle array) const {
-  static const nb::handle convert = helper("convert_like");
+  const nb::handle convert = helper(convert_, "convert_like");
   return nb::object(convert(like, array));
 }
 
 Dtype Cached::dtype_from_object(nb::handle object) const {
-  static const nb::handle name = helper("dtype_name");
+  const nb::handle name = helper(name_of_, "dtype_name");
   return from_name<Dtype>(nb::cast<const char*>(name(object)), "dtype");
 }
 

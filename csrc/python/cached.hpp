@@ -35,18 +35,22 @@ class Cached {
   Dtype dtype_from_object(nb::handle object) const;
 
  private:
-  friend Cached& cached();
+  friend void make_cached();
   Cached();
-  nb::handle helper(const char* name) const;
+  // A function of ckdisp.tensors, kept in `slot`. No static local: its guard and the interpreter
+  // lock could wait for each other, since importing lets other threads run.
+  static nb::handle helper(nb::object& slot, const char* name);
   nb::handle numpy_dtype(Dtype dtype) const;
 
   nb::object empty_, requires_grad_;
+  mutable nb::object find_extension_, check_gradient_, make_dtype_, make_empty_, convert_, name_of_;
   mutable nb::object dtypes_[EnumNames<Dtype>::size];
   mutable SmallCache<std::optional<Dtype>> extension_dtypes_;
   mutable SmallCache<const dlpack::Exchange*> exchanges_;
 };
 
-// Made on first use, never freed: the interpreter may be gone before static objects are.
-Cached& cached();
+// Made when the module is, never freed: the interpreter may be gone before static objects are.
+void make_cached();
+const Cached& cached();
 
 }  // namespace ckdisp::python

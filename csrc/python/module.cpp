@@ -1,8 +1,10 @@
 #include "bindings.hpp"
+#include "cached.hpp"
 
 NB_MODULE(_core, module) {
   using namespace ckdisp::python;
   module.doc() = "The C++ runtime of ckdisp. Use the classes of the package, which wrap these.";
+  make_cached();
   bind_errors(module);
   bind_schema(module);
   bind_registry(module);

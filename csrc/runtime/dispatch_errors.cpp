@@ -35,6 +35,13 @@ std::string build_command(const GemmProblemData& p, Arch arch) {
          to_name(arch) + " --where " + where + " --out kernels && ckdisp build kernels";
 }
 
+bool is_eight_bit_float(Dtype dtype) { return dtype == Dtype::fp8 || dtype == Dtype::bf8; }
+
+// Whether kernels for the pair of input types can be built at all.
+bool can_multiply(Dtype a, Dtype b) {
+  return a == b || (is_eight_bit_float(a) && is_eight_bit_float(b));
+}
+
 // What the registry has for the same element types, so that a wrong layout shows at once.
 std::string near_misses(const Registry& registry, const GemmProblemData& problem) {
   std::set<std::string> found;
@@ -61,10 +68,14 @@ std::string near_misses(const Registry& registry, const GemmProblemData& problem
 
 KernelNotFound kernel_not_found(const Registry& registry, const GemmProblemData& problem,
                                 const std::vector<Arch>& arches) {
+  const std::string remedy = can_multiply(problem.dtype_a, problem.dtype_b)
+                                 ? "Build one: " + build_command(problem, arches.front())
+                                 : std::string("No kernel multiplies ") + to_name(problem.dtype_a) +
+                                       " by " + to_name(problem.dtype_b) +
+                                       ": convert one to the type of the other";
   return KernelNotFound("registry '" + registry.name() + "' (" + std::to_string(registry.size()) +
                         " kernels) has no kernel for " + to_string(problem) +
-                        near_misses(registry, problem) +
-                        ". Build one: " + build_command(problem, arches.front()));
+                        near_misses(registry, problem) + ". " + remedy);
 }
 
 KernelNotFound kernel_not_found(const Registry& registry, std::string_view name) {

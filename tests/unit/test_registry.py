@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from naive_kernels import compile_library
 
 import ckdisp
 from ckdisp import GemmProblem, Registry
+from ckdisp.cli.app import app
 
 pytestmark = pytest.mark.xdist_group("naive")
 
@@ -141,6 +145,30 @@ def test_unsupported_and_missing(registry: Registry) -> None:
     assert "registry 'naive'" in text and "rrr passthrough d=0 -> fp32" in text
     assert f"ckdisp generate gemm.multi_d --arch {ckdisp.host_arches()[0]} --where " in text
     assert "--where elementwise=relu --where num_d=2" in text
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        {"dtype": "fp16"},
+        {"dtype": "int8", "dtype_c": "int8", "layout": "rrr"},
+        {"dtype_a": "fp8", "dtype_b": "bf8"},
+        {"dtype": "bf16", "layout": "ccr", "elementwise": "relu", "num_d": 2},
+        {"elementwise": "clamp", "num_d": 1, "layout_d": "c"},
+    ],
+)
+def test_the_proposed_command_makes_a_kernel(problem: dict[str, Any]) -> None:
+    with pytest.raises(ckdisp.KernelNotFound) as caught:
+        ckdisp.Dispatcher(Registry()).select(GemmProblem(4, 4, 4, **problem))
+    generate = str(caught.value).partition("Build one: ckdisp generate ")[2]
+    arguments = shlex.split(generate.partition(" --out kernels && ckdisp build kernels")[0])
+    result = CliRunner().invoke(app, ["count", *arguments])
+    assert result.exit_code == 0 and int(result.stdout) > 0
+
+
+def test_types_that_never_mix(registry: Registry) -> None:
+    with pytest.raises(ckdisp.KernelNotFound, match="No kernel multiplies fp16 by bf16: convert"):
+        ckdisp.Dispatcher(registry).select(GemmProblem(4, 4, 4, dtype_a="fp16", dtype_b="bf16"))
 
 
 def test_strategies(registry: Registry) -> None:
