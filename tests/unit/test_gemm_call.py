@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from naive_kernels import LastCall, compile_library, last_call
+from naive_kernels import LastCall, last_call
 
 import ckdisp
 
@@ -25,18 +25,13 @@ def matrix(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_library(tmp_path_factory.mktemp("gemm"))
-
-
-@pytest.fixture(scope="module")
-def disp(library: Path) -> ckdisp.Dispatcher:
-    return ckdisp.Dispatcher(ckdisp.Registry.load(library))
+def disp(naive_library: Path) -> ckdisp.Dispatcher:
+    return ckdisp.Dispatcher(ckdisp.Registry.load(naive_library))
 
 
 @pytest.fixture
-def last(library: Path) -> Callable[[], LastCall]:
-    return lambda: last_call(library)
+def last(naive_library: Path) -> Callable[[], LastCall]:
+    return lambda: last_call(naive_library)
 
 
 @pytest.mark.parametrize("order_a", ["C", "F"])
@@ -283,8 +278,8 @@ def test_threads_share_a_dispatcher(disp: ckdisp.Dispatcher) -> None:
     assert not wrong
 
 
-def test_thread_count_reaches_the_kernel(library: Path, last: Callable[[], LastCall]) -> None:
-    dispatcher = ckdisp.Dispatcher(ckdisp.Registry.load(library), num_threads=3)
+def test_thread_count_reaches_the_kernel(naive_library: Path, last: Callable[[], LastCall]) -> None:
+    dispatcher = ckdisp.Dispatcher(ckdisp.Registry.load(naive_library), num_threads=3)
     dispatcher.gemm(matrix(2, 2), matrix(2, 2))
     assert dispatcher.num_threads == last().num_threads == 3
     with pytest.raises(ckdisp.InvalidArgument, match="threads is -1"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from naive_kernels import compile_library, last_call
+from naive_kernels import last_call
 
 import ckdisp
 
@@ -17,13 +17,8 @@ pytestmark = pytest.mark.xdist_group("naive")
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_library(tmp_path_factory.mktemp("frameworks"))
-
-
-@pytest.fixture(scope="module")
-def disp(library: Path) -> ckdisp.Dispatcher:
-    return ckdisp.Dispatcher(ckdisp.Registry.load(library))
+def disp(naive_library: Path) -> ckdisp.Dispatcher:
+    return ckdisp.Dispatcher(ckdisp.Registry.load(naive_library))
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +26,12 @@ def torch() -> Any:
     return pytest.importorskip("torch")
 
 
-def test_torch_in_torch_out(disp: ckdisp.Dispatcher, library: Path, torch: Any) -> None:
+def test_torch_in_torch_out(disp: ckdisp.Dispatcher, naive_library: Path, torch: Any) -> None:
     a, b = torch.randint(-3, 4, (4, 6)).float(), torch.randint(-3, 4, (5, 6)).float().T
     c = disp.gemm(a, b)
     assert type(c) is torch.Tensor and c.dtype == torch.float32
     assert torch.equal(c, a @ b)
-    call = last_call(library)
+    call = last_call(naive_library)
     assert (call.a, call.b, call.c) == (a.data_ptr(), b.data_ptr(), c.data_ptr())
 
 

@@ -14,26 +14,21 @@ import ckdisp
 pytestmark = pytest.mark.xdist_group("naive")
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_library(tmp_path_factory.mktemp("loader"))
-
-
-def test_loads(library: Path) -> None:
-    registry = ckdisp.Registry.load(library)
+def test_loads(naive_library: Path) -> None:
+    registry = ckdisp.Registry.load(naive_library)
     kernel = registry["naive_fp32_fp32_rrr_add_d1c"]
     assert registry.name == "naive"
-    assert kernel.library.path == str(library.resolve())
+    assert kernel.library.path == str(naive_library.resolve())
     assert kernel.library.build_info == '{"made": "by hand"}'
     assert (kernel.op, kernel.family, kernel.arch) == ("gemm", "gemm.multi_d", "generic")
     assert kernel.key.layout_d == "c"
     assert kernel.field("tile") == "1x1x1"
 
 
-def test_loading_again_gives_the_same_kernels(library: Path) -> None:
-    link = library.with_name("link.so")
-    link.symlink_to(library)
-    assert list(ckdisp.Registry.load(library)) == list(ckdisp.Registry.load(link))
+def test_loading_again_gives_the_same_kernels(naive_library: Path) -> None:
+    link = naive_library.with_name("link.so")
+    link.symlink_to(naive_library)
+    assert list(ckdisp.Registry.load(naive_library)) == list(ckdisp.Registry.load(link))
 
 
 def test_missing_file(tmp_path: Path) -> None:
@@ -46,9 +41,9 @@ def test_folder(tmp_path: Path) -> None:
         ckdisp.Registry.load(tmp_path)
 
 
-def test_unreadable_path(library: Path) -> None:
+def test_unreadable_path(naive_library: Path) -> None:
     with pytest.raises(ckdisp.LibraryError, match="cannot be read: Not a directory"):
-        ckdisp.Registry.load(library / "inside.so")
+        ckdisp.Registry.load(naive_library / "inside.so")
 
 
 def test_text_file(tmp_path: Path) -> None:
@@ -59,16 +54,16 @@ def test_text_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.0005, 0.003, 0.1, 0.5, 0.9, 0.999])
-def test_truncated_file(library: Path, tmp_path: Path, share: float) -> None:
-    data = library.read_bytes()
+def test_truncated_file(naive_library: Path, tmp_path: Path, share: float) -> None:
+    data = naive_library.read_bytes()
     path = tmp_path / "short.so"
     path.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(ckdisp.LibraryError, match=r"is truncated|no ELF header"):
         ckdisp.Registry.load(path)
 
 
-def test_another_machine(library: Path, tmp_path: Path) -> None:
-    data = bytearray(library.read_bytes())
+def test_another_machine(naive_library: Path, tmp_path: Path) -> None:
+    data = bytearray(naive_library.read_bytes())
     data[18:20] = (0x5A5A).to_bytes(2, "little")
     path = tmp_path / "other.so"
     path.write_bytes(data)
@@ -114,18 +109,18 @@ def test_another_version(tmp_path: Path, option: str, text: str) -> None:
         ckdisp.Registry.load(path)
 
 
-def test_a_replaced_file_is_loaded_anew(library: Path, tmp_path: Path) -> None:
-    path = Path(shutil.copy(library, tmp_path / "lib.so"))
+def test_a_replaced_file_is_loaded_anew(naive_library: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(naive_library, tmp_path / "lib.so"))
     before = list(ckdisp.Registry.load(path))
-    new = Path(shutil.copy(library, tmp_path / "new.so"))
+    new = Path(shutil.copy(naive_library, tmp_path / "new.so"))
     new.rename(path)
     after = list(ckdisp.Registry.load(path))
     assert [k.name for k in after] == [k.name for k in before]
     assert not set(after) & set(before)
 
 
-def test_a_file_overwritten_in_place_is_refused(library: Path, tmp_path: Path) -> None:
-    path = Path(shutil.copy(library, tmp_path / "lib.so"))
+def test_a_file_overwritten_in_place_is_refused(naive_library: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(naive_library, tmp_path / "lib.so"))
     ckdisp.Registry.load(path)
     os.utime(path, ns=(0, 0))
     with pytest.raises(ckdisp.LibraryError, match="overwritten in place"):

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from naive_kernels import compile_library
 
 import ckdisp
 from ckdisp import GemmProblem, Registry
@@ -21,14 +20,9 @@ pytestmark = pytest.mark.xdist_group("naive")
 PLAIN = "naive_fp32_fp32_rrr_passthrough_d0"
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_library(tmp_path_factory.mktemp("registry"))
-
-
 @pytest.fixture
-def registry(library: Path) -> Registry:
-    return Registry.load(library)
+def registry(naive_library: Path) -> Registry:
+    return Registry.load(naive_library)
 
 
 def test_lookup(registry: Registry) -> None:
@@ -54,11 +48,11 @@ def test_filters(registry: Registry) -> None:
     assert {k.family for k in only} == {"gemm.standard"} and len(only) < len(registry)
 
 
-def test_priorities_and_merge(library: Path) -> None:
+def test_priorities_and_merge(naive_library: Path) -> None:
     registry = Registry("mine")
-    registry.add(library, priority="low")
+    registry.add(naive_library, priority="low")
     assert registry.priority(PLAIN) == "low"
-    registry.merge(Registry.load(library, priority="high"))
+    registry.merge(Registry.load(naive_library, priority="high"))
     assert registry.priority(PLAIN) == "high"
     registry.merge(registry)
     size = len(registry)
@@ -69,7 +63,7 @@ def test_priorities_and_merge(library: Path) -> None:
     with pytest.raises(ckdisp.KernelNotFound, match="no kernel named"):
         registry.priority(PLAIN)
     with pytest.raises(ckdisp.InvalidKey, match=r"unknown priority 'hihg' \(did you mean 'high'"):
-        registry.add(library, priority="hihg")  # type: ignore[arg-type]
+        registry.add(naive_library, priority="hihg")  # type: ignore[arg-type]
     registry.clear()
     assert len(registry) == 0 and repr(registry) == "<Registry 'mine': 0 kernels>"
 
