@@ -1,11 +1,13 @@
 #include "call.hpp"
 
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 
 #include <ckdisp/errors.hpp>
 #include <ckdisp/names.hpp>
 
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,6 +45,11 @@ constexpr LayoutOrders kLayouts[] = {{Layout::rrr, true, true},
                                      {Layout::rcr, true, false},
                                      {Layout::crr, false, true},
                                      {Layout::ccr, false, false}};
+
+struct LayoutChoice {
+  const LayoutOrders* layout;
+  Order order_d;
+};
 
 // The D tensors of a call: one tensor or a sequence of them.
 std::vector<Tensor> import_d(nb::handle d) {
@@ -176,40 +183,30 @@ class Resolver {
   }
 
   // Takes the first combination of orders that the matrices fit and that has a kernel; the first
-  // that they fit when none has, so that the error names it.
+  // that they fit when none has, so that the error names it. Order r of D is always possible, by
+  // copying the D tensors that do not fit it, and comes last when it needs that.
   void choose_layout() {
     const Fit a(call_.a), b(b_);
     copy_a_ = a.copy;
     copy_b_ = b.copy;
-    const LayoutOrders* chosen = nullptr;
-    Order chosen_d = Order::r;
-    int options = 0;
-    for (const LayoutOrders& option : kLayouts) {
-      if (!(option.a_row ? a.row() : a.column()) || !(option.b_row ? b.row() : b.column())) {
-        continue;
-      }
-      for (const Order order : {Order::r, Order::c}) {
-        // Order r is always possible, by copying the D tensors that do not fit it.
-        if (order == Order::c && (d_.empty() || !fits(Order::c))) continue;
-        ++options;
-        if (chosen == nullptr) {
-          chosen = &option;
-          chosen_d = order;
+    LayoutChoice choices[2 * std::size(kLayouts)];
+    int count = 0;
+    for (const bool copy_d : {false, true}) {
+      for (const LayoutOrders& option : kLayouts) {
+        if (!(option.a_row ? a.row() : a.column()) || !(option.b_row ? b.row() : b.column())) {
+          continue;
         }
-        candidates_[options - 1] = {&option, order};
+        if (fits(Order::r) != copy_d) choices[count++] = {&option, Order::r};
+        if (!copy_d && !d_.empty() && fits(Order::c)) choices[count++] = {&option, Order::c};
       }
     }
-    if (options > 1 && dispatcher_ != nullptr) {
-      for (int pass = 0; pass < 2; ++pass) {
-        // First without copying a D, then with.
-        for (int i = 0; i < options; ++i) {
-          if (fits(candidates_[i].order_d) != (pass == 0)) continue;
-          set_layout(*candidates_[i].layout, candidates_[i].order_d, a, b);
-          if (dispatcher_->has_signature(problem_)) return;
-        }
+    if (count > 1 && dispatcher_ != nullptr) {
+      for (int i = 0; i < count; ++i) {
+        set_layout(*choices[i].layout, choices[i].order_d, a, b);
+        if (dispatcher_->has_signature(problem_)) return;
       }
     }
-    set_layout(*chosen, chosen_d, a, b);
+    set_layout(*choices[0].layout, choices[0].order_d, a, b);
   }
 
   void set_layout(const LayoutOrders& option, Order order_d, const Fit& a, const Fit& b) {
@@ -289,22 +286,19 @@ class Resolver {
 
   void set_clamp() {
     const bool wanted = problem_.elementwise == Elementwise::clamp;
-    if (request_.clamp.is_none() != wanted) {
-      if (wanted) {
-        const auto bounds = nb::cast<std::pair<double, double>>(request_.clamp);
-        call_.args.clamp_min = static_cast<float>(bounds.first);
-        call_.args.clamp_max = static_cast<float>(bounds.second);
-      }
-      return;
+    if (request_.clamp.is_none() == wanted) {
+      throw InvalidArgument(wanted ? "epilogue 'clamp' needs its bounds: pass clamp=(min, max)"
+                                   : "clamp bounds were given, but the epilogue is not 'clamp'");
     }
-    throw InvalidArgument(wanted ? "epilogue 'clamp' needs its bounds: pass clamp=(min, max)"
-                                 : "clamp bounds were given, but the epilogue is not 'clamp'");
+    if (!wanted) return;
+    std::pair<double, double> bounds;
+    if (!nb::try_cast(request_.clamp, bounds)) {
+      throw InvalidArgument("clamp is " + nb::cast<std::string>(nb::repr(request_.clamp)) +
+                            "; pass two numbers, (min, max)");
+    }
+    call_.args.clamp_min = static_cast<float>(bounds.first);
+    call_.args.clamp_max = static_cast<float>(bounds.second);
   }
-
-  struct LayoutChoice {
-    const LayoutOrders* layout;
-    Order order_d;
-  };
 
   const Dispatcher* dispatcher_;
   const GemmRequest& request_;
@@ -314,7 +308,6 @@ class Resolver {
   std::optional<Tensor> out_;
   std::vector<Tensor> d_;
   std::vector<DFit> d_fit_;
-  LayoutChoice candidates_[8];
   Order a_order_ = Order::r, b_order_ = Order::r;
   bool copy_a_ = false, copy_b_ = false;
 };

@@ -56,12 +56,20 @@ void make_dispatcher(Dispatcher* self, const Registry& registry, nb::handle stra
   new (self) Dispatcher(registry, std::move(options));
 }
 
+const char* kernel_name(nb::handle kernel) {
+  const char* name = PyUnicode_Check(kernel.ptr()) ? PyUnicode_AsUTF8(kernel.ptr()) : nullptr;
+  if (name != nullptr) return name;
+  PyErr_Clear();
+  throw InvalidArgument("kernel is " + nb::cast<std::string>(nb::repr(kernel)) +
+                        "; pass the name of a kernel, or None to have one chosen");
+}
+
 nb::object gemm(const Dispatcher& self, nb::handle a, nb::handle b, nb::handle d,
                 const char* epilogue, nb::handle out, nb::handle out_dtype, double scale,
                 nb::handle clamp, nb::handle kernel) {
   const GemmRequest request{a, b, d, out, out_dtype, clamp, epilogue, scale};
+  const char* name = kernel.is_none() ? nullptr : kernel_name(kernel);
   GemmCall call = resolve(self, request);
-  const char* name = kernel.is_none() ? nullptr : nb::cast<const char*>(kernel);
   {
     const nb::gil_scoped_release unlock;
     if (name == nullptr) {

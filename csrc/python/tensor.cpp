@@ -93,7 +93,7 @@ Tensor import_numpy(nb::handle object, const char* name) {
   return out;
 }
 
-Dtype dlpack_dtype(const dlpack::DataType& type, const char* name) {
+Dtype dlpack_dtype(const dlpack::DataType& type, nb::handle object, const char* name) {
   if (type.lanes == 1) {
     switch (type.code << 8 | type.bits) {
       case dlpack::kFloat << 8 | 32:
@@ -113,6 +113,9 @@ Dtype dlpack_dtype(const dlpack::DataType& type, const char* name) {
       default:
         break;
     }
+  }
+  if (nb::hasattr(object, "dtype")) {
+    unknown_dtype(name, nb::cast<std::string>(nb::str(nb::getattr(object, "dtype"))));
   }
   unknown_dtype(name, "of DLPack code " + std::to_string(type.code) + " with " +
                           std::to_string(type.bits) + " bits");
@@ -137,7 +140,7 @@ Tensor from_dlpack(const dlpack::Tensor& view, nb::handle object, Kind kind, con
   out.object = object;
   out.kind = kind;
   out.data = static_cast<std::byte*>(view.data) + view.byte_offset;
-  out.dtype = dlpack_dtype(view.dtype, name);
+  out.dtype = dlpack_dtype(view.dtype, object, name);
   out.ndim = view.ndim;
   std::int64_t dense = 1;
   for (int i = view.ndim - 1; i >= 0; --i) {
@@ -219,9 +222,14 @@ void copy_elements(const Tensor& from, std::int64_t rows, std::int64_t columns, 
 }  // namespace
 
 Tensor import_tensor(nb::handle object, const char* name) {
-  const Cached& known = cached();
-  if (Py_TYPE(object.ptr()) == known.ndarray ||
-      PyType_IsSubtype(Py_TYPE(object.ptr()), known.ndarray)) {
+  PyTypeObject* type = Py_TYPE(object.ptr());
+  PyTypeObject* ndarray = cached().ndarray;
+  if (type == ndarray || PyType_IsSubtype(type, ndarray)) {
+    if (type != ndarray && nb::hasattr(object, "mask")) {
+      throw InvalidArgument(std::string(name) +
+                            " is a masked array, whose mask would be lost; pass " + name +
+                            ".filled(value)");
+    }
     Tensor out = import_numpy(object, name);
     if (!out.keep.is_valid()) return out;
     Tensor aligned = import_numpy(out.keep, name);

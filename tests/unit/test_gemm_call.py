@@ -183,6 +183,7 @@ def test_bad_tensors(disp: ckdisp.Dispatcher, last: Callable[[], LastCall]) -> N
         ({"b": matrix(7, 5)}, "a has shape (4, 6) and b (7, 5): the columns of a"),
         ({"a": matrix(4, 6, dtype=np.float64)}, "a has element type float64, which no kernel"),
         ({"a": matrix(4, 6, dtype=">f4")}, "a has element type >f4"),
+        ({"a": np.ma.masked_array(matrix(4, 6), mask=True)}, "a is a masked array"),
         ({"a": matrix(4, 6, dtype=np.int8)}, "integers multiply only integers"),
         ({"a": matrix(4, 6, dtype=np.int32), "b": matrix(6, 5, dtype=np.int32)}, "use int8"),
     ]:
@@ -225,8 +226,10 @@ def test_bad_scalars_and_d(disp: ckdisp.Dispatcher, last: Callable[[], LastCall]
         ({"scale": 1e300}, "scale is inf"),
         ({"epilogue": "clamp"}, "needs its bounds"),
         ({"clamp": (0, 1)}, "the epilogue is not 'clamp'"),
+        ({"epilogue": "clamp", "clamp": 3}, "clamp is 3; pass two numbers"),
         ({"epilogue": "clamp", "clamp": (1, 0)}, "reversed"),
         ({"epilogue": "clamp", "clamp": (float("nan"), 0)}, "NaN"),
+        ({"kernel": 3}, "kernel is 3; pass the name"),
         ({"d": d}, "'passthrough' takes 0 D tensors, not 1"),
         ({"epilogue": "add"}, "'add' takes 1 D tensors, not 0"),
         ({"d": (d,) * 5, "epilogue": "multi_d_add"}, "d holds 5 tensors; at most 4"),

@@ -47,6 +47,11 @@ def test_torch_types(disp: ckdisp.Dispatcher, torch: Any, given: str, made: str)
     assert disp.gemm(a, b, out=out) is out
 
 
+def test_torch_types_without_kernels(disp: ckdisp.Dispatcher, torch: Any) -> None:
+    with pytest.raises(ckdisp.InvalidArgument, match=r"a has element type torch\.float64, which"):
+        disp.gemm(torch.ones((3, 4), dtype=torch.float64), torch.ones((4, 5)))
+
+
 def test_torch_strides_and_out_dtype(disp: ckdisp.Dispatcher, torch: Any) -> None:
     a = torch.randint(-3, 4, (8, 12)).float()[::2, ::2]
     b = torch.randint(-3, 4, (6, 5)).float()
