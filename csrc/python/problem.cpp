@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "call.hpp"
 #include "tensor.hpp"
 
 namespace ckdisp::python {
@@ -100,6 +101,12 @@ nb::dict to_dict(const GemmProblemData& p) {
   return out;
 }
 
+GemmProblemData from_tensors(nb::handle a, nb::handle b, nb::handle d, const char* epilogue,
+                             nb::handle out, nb::handle out_dtype) {
+  const GemmRequest request{a, b, d, out, out_dtype, nb::none(), epilogue, 1.0};
+  return resolve_problem(nullptr, request);
+}
+
 std::string_view bytes_of(const GemmProblemData& p) {
   return {reinterpret_cast<const char*>(&p), sizeof p};
 }
@@ -123,6 +130,14 @@ void bind_problem(nb::module_& module) {
                    "ldc: int | None = None, elementwise: str = 'passthrough', num_d: int = 0, "
                    "dtype_d: str | None = None, layout_d: str = 'r', "
                    "ldd: Sequence[int] | None = None, k_batch: int = 1) -> None"))
+      .def_static("from_tensors", &from_tensors, nb::arg("a").none(), nb::arg("b").none(),
+                  nb::kw_only(), nb::arg("d").none() = nb::tuple(),
+                  nb::arg("epilogue") = "passthrough", nb::arg("out") = none,
+                  nb::arg("out_dtype") = none,
+                  nb::sig("def from_tensors(a: object, b: object, *, d: object = (), "
+                          "epilogue: str = 'passthrough', out: object = None, "
+                          "out_dtype: object = None) -> GemmProblem"),
+                  "The problem that gemm() solves for these tensors, whatever kernels exist.")
       .def_ro("m", &P::m)
       .def_ro("n", &P::n)
       .def_ro("k", &P::k)

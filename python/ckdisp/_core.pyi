@@ -118,6 +118,18 @@ class GemmProblem:
         ldd: Sequence[int] | None = None,
         k_batch: int = 1,
     ) -> None: ...
+    @staticmethod
+    def from_tensors(
+        a: object,
+        b: object,
+        *,
+        d: object = (),
+        epilogue: str = "passthrough",
+        out: object = None,
+        out_dtype: object = None,
+    ) -> GemmProblem:
+        """The problem that gemm() solves for these tensors, whatever kernels exist."""
+
     @property
     def m(self) -> int: ...
     @property

@@ -213,3 +213,10 @@ def test_problem_from_tensors(registry: Registry) -> None:
     problem = disp.problem(a, np.ones((3, 4), np.float32).T, out_dtype="fp16")
     assert problem == GemmProblem(2, 3, 4, layout="rcr", dtype_c="fp16")
     assert disp.problem(a, b).to_dict()["ldb"] in (3, 4)  # copied: dense in either order
+    column = np.asfortranarray(np.ones((2, 4), np.float32))
+    problem = GemmProblem.from_tensors(column, column.T, d=np.ones((2, 1), np.int8), epilogue="add")
+    assert problem == GemmProblem(
+        2, 2, 4, layout="crr", elementwise="add", num_d=1, dtype_d="int8", layout_d="c", ldd=[0]
+    )
+    with pytest.raises(ckdisp.InvalidArgument, match="columns of a must equal"):
+        GemmProblem.from_tensors(a, a)
