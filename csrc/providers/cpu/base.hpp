@@ -71,6 +71,7 @@ inline void parallel(int threads, const Body& body) {
     return;
   }
 #endif
+  (void)threads;
   body(0, 1);
 }
 

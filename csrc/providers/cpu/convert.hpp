@@ -114,14 +114,34 @@ template <class S>
 inline constexpr bool has_half = false;
 #endif
 
+// Between bytes and lanes through 16 bits: GCC takes a conversion of one step apart into scalars.
+template <class S>
+CKDISP_CPU_INLINE typename S::U widen(typename S::Q x) {
+  return __builtin_convertvector(__builtin_convertvector(x, typename S::H), typename S::U);
+}
+template <class S>
+CKDISP_CPU_INLINE typename S::I widen(typename S::C x) {
+  return __builtin_convertvector(__builtin_convertvector(x, typename S::W), typename S::I);
+}
+template <class S>
+CKDISP_CPU_INLINE typename S::Q narrow(typename S::U x) {
+  return __builtin_convertvector(__builtin_convertvector(x, typename S::H), typename S::Q);
+}
+template <class S>
+CKDISP_CPU_INLINE typename S::C narrow(typename S::I x) {
+  return __builtin_convertvector(__builtin_convertvector(x, typename S::W), typename S::C);
+}
+
 template <Dtype D, class S>
 CKDISP_CPU_INLINE typename S::F to_float(Raw<D, S> x) {
   using F = typename S::F;
   using U = typename S::U;
   if constexpr (D == Dtype::fp32) {
     return x;
-  } else if constexpr (is_integer(D)) {
-    return __builtin_convertvector(__builtin_convertvector(x, typename S::I), F);
+  } else if constexpr (D == Dtype::int8) {
+    return __builtin_convertvector(widen<S>(x), F);
+  } else if constexpr (D == Dtype::int32) {
+    return __builtin_convertvector(x, F);
   } else if constexpr (D == Dtype::bf16) {
     return bits<F>(__builtin_convertvector(x, U) << 16);
 #ifdef __F16C__
@@ -138,7 +158,11 @@ CKDISP_CPU_INLINE typename S::F to_float(Raw<D, S> x) {
     return bits<F>(bits<U>(y) | (bits<U>(low == 0x43f00000u) & 0x7fc00000u));
 #endif
   } else {
-    return FormatOf<D>::template decode<S>(__builtin_convertvector(x, U));
+    if constexpr (size_of(D) == 1) {
+      return FormatOf<D>::template decode<S>(widen<S>(x));
+    } else {
+      return FormatOf<D>::template decode<S>(__builtin_convertvector(x, U));
+    }
   }
 }
 
@@ -164,7 +188,7 @@ CKDISP_CPU_INLINE Raw<D, S> from_float(typename S::F x) {
   if constexpr (D == Dtype::fp32) {
     return x;
   } else if constexpr (D == Dtype::int8) {
-    return __builtin_convertvector(round_to_int<S>(x, -128.0f, 127.0f), typename S::C);
+    return narrow<S>(round_to_int<S>(x, -128.0f, 127.0f));
   } else if constexpr (D == Dtype::int32) {
     return round_to_int<S>(x, -2147483648.0f, 2147483520.0f);
   } else if constexpr (D == Dtype::bf16) {
@@ -178,15 +202,23 @@ CKDISP_CPU_INLINE Raw<D, S> from_float(typename S::F x) {
     return float_to_half<S>(x);
 #endif
   } else {
-    return __builtin_convertvector(FormatOf<D>::template encode<S>(x), Raw<D, S>);
+    const U code = FormatOf<D>::template encode<S>(x);
+    if constexpr (size_of(D) == 1) {
+      return narrow<S>(code);
+    } else {
+      return __builtin_convertvector(code, typename S::H);
+    }
   }
 }
 
 // Lanes of int32 from memory type D (int8 or int32) and back, with saturation.
 template <Dtype D, class S>
 CKDISP_CPU_INLINE typename S::I to_int(Raw<D, S> x) {
-  static_assert(is_integer(D));
-  return __builtin_convertvector(x, typename S::I);
+  if constexpr (D == Dtype::int8) {
+    return widen<S>(x);
+  } else {
+    return x;
+  }
 }
 
 template <Dtype D, class S>
@@ -197,7 +229,7 @@ CKDISP_CPU_INLINE Raw<D, S> from_int(typename S::I x) {
   } else if constexpr (D == Dtype::int8) {
     x = x < -128 ? splat<I>(-128) : x;
     x = x > 127 ? splat<I>(127) : x;
-    return __builtin_convertvector(x, typename S::C);
+    return narrow<S>(x);
   } else {
     return from_float<D, S>(__builtin_convertvector(x, typename S::F));
   }

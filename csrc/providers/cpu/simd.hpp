@@ -18,6 +18,7 @@ struct Simd {
   typedef std::uint32_t U __attribute__((vector_size(Bytes)));
   typedef std::int16_t S __attribute__((vector_size(Bytes)));       // two per lane
   typedef std::uint16_t H __attribute__((vector_size(Bytes / 2)));  // one per lane
+  typedef std::int16_t W __attribute__((vector_size(Bytes / 2)));   // one per lane
   typedef std::uint8_t Q __attribute__((vector_size(Bytes / 4)));   // one per lane
   typedef std::int8_t P __attribute__((vector_size(Bytes / 2)));    // two per lane
   typedef std::int8_t C __attribute__((vector_size(Bytes / 4)));    // one per lane

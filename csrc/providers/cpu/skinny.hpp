@@ -188,9 +188,9 @@ struct Skinny {
       }
       Acc sums[round_up(key.tile[0], T::mr) * T::nv];
       for (Index i = 0; i < p.m; ++i) {
-        for (int c = 0; c < T::nv; ++c) {
+        unroll<T::nv>([&](auto c) CKDISP_CPU_LAMBDA {
           sums[i * T::nv + c] = K::sum(load<AccV>(part.acc + i * T::nr + c * lanes));
-        }
+        });
       }
       emit(call, part, sums, T::nv, j, cols);
     }

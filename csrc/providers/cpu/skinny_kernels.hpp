@@ -152,17 +152,28 @@ struct SkinnyKernels {
   }
 
   // The sum of all lanes, halves first.
-  static CKDISP_CPU_INLINE Acc sum(AccV v) {
-    Acc x[lanes];
-    store(x, v);
-    unroll<lanes / 2>([&](auto i) CKDISP_CPU_LAMBDA { x[i] = add(x[i], x[i + lanes / 2]); });
-    for (int n = lanes / 4; n > 0; n /= 2) {
-      for (int i = 0; i < n; ++i) x[i] = add(x[i], x[i + n]);
-    }
-    return x[0];
-  }
+  static CKDISP_CPU_INLINE Acc sum(AccV v) { return sum_halves<lanes / 2>(v)[0]; }
 
  private:
+  template <int Distance>
+  static CKDISP_CPU_INLINE AccV sum_halves(AccV v) {
+    if constexpr (Distance == 0) {
+      return v;
+    } else {
+      const auto rotated = rotate<Distance>(v, std::make_integer_sequence<int, lanes>{});
+      if constexpr (T::integer) {
+        return sum_halves<Distance / 2>(bits<AccV>(bits<U>(v) + bits<U>(rotated)));
+      } else {
+        return sum_halves<Distance / 2>(v + rotated);
+      }
+    }
+  }
+
+  template <int Distance, int... I>
+  static CKDISP_CPU_INLINE AccV rotate(AccV v, std::integer_sequence<int, I...>) {
+    return shuffle(v, v, std::integer_sequence<int, (I + Distance) % lanes...>{});
+  }
+
   template <int Rows>
   static CKDISP_CPU_INLINE Dot pick_dot(Index rows) {
     if constexpr (Rows > 1) {
