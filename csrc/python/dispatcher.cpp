@@ -19,42 +19,67 @@
 namespace ckdisp::python {
 namespace {
 
-// A Python callable that orders kernels, or their names.
-Ordering ordering_of(nb::callable callback, Registry registry) {
-  return [callback = std::move(callback), registry = std::move(registry)](
-             const GemmProblemData& problem, const std::vector<Kernel>& candidates) {
-    const nb::gil_scoped_acquire lock;
-    const nb::object answer = callback(problem, candidates);
-    std::vector<Kernel> order;
-    for (const nb::handle item : nb::iter(answer)) {
-      if (!nb::isinstance<nb::str>(item)) {
-        order.push_back(nb::cast<Kernel>(item));
-        continue;
-      }
-      const auto found = registry.find(nb::cast<std::string>(item));
-      if (!found) {
-        throw InvalidArgument("the dispatcher's callback returned the name '" +
-                              nb::cast<std::string>(item) + "', which the registry does not hold");
-      }
-      order.push_back(*found);
+// Asks a Python callable that orders kernels, or their names.
+std::vector<Kernel> ask(nb::handle callback, const Registry& registry,
+                        const GemmProblemData& problem, const std::vector<Kernel>& candidates) {
+  const nb::gil_scoped_acquire lock;
+  const nb::object answer = callback(problem, candidates);
+  std::vector<Kernel> order;
+  for (const nb::handle item : nb::iter(answer)) {
+    if (!nb::isinstance<nb::str>(item)) {
+      order.push_back(nb::cast<Kernel>(item));
+      continue;
     }
-    return order;
-  };
+    const auto found = registry.find(nb::cast<std::string>(item));
+    if (!found) {
+      throw InvalidArgument("the dispatcher's callback returned the name '" +
+                            nb::cast<std::string>(item) + "', which the registry does not hold");
+    }
+    order.push_back(*found);
+  }
+  return order;
 }
 
-void make_dispatcher(Dispatcher* self, const Registry& registry, nb::handle strategy,
-                     int num_threads) {
+DispatcherOptions options_of(const Registry& registry, nb::handle strategy, int num_threads) {
   DispatcherOptions options;
   options.num_threads = num_threads;
   if (PyCallable_Check(strategy.ptr())) {
-    options.ordering = ordering_of(nb::borrow<nb::callable>(strategy), registry);
+    options.ordering = [strategy, registry](const auto& problem, const auto& candidates) {
+      return ask(strategy, registry, problem, candidates);
+    };
   } else {
     constexpr const char* kNames[] = {"heuristic", "first"};
     const auto name = nb::cast<std::string>(nb::str(strategy));
     options.strategy = static_cast<Strategy>(detail::parse_name(name, kNames, 2, "strategy"));
   }
-  new (self) Dispatcher(registry, std::move(options));
+  return options;
 }
+
+// Owns its callback where the garbage collector can see it: a callback often refers back to the
+// dispatcher, if only through the globals of its module.
+struct CollectedDispatcher : Dispatcher {
+  CollectedDispatcher(const Registry& registry, nb::object strategy, int num_threads)
+      : Dispatcher(registry, options_of(registry, strategy, num_threads)),
+        callback(std::move(strategy)) {}
+  nb::object callback;
+};
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) {
+    Py_VISIT(nb::inst_ptr<CollectedDispatcher>(self)->callback.ptr());
+  }
+  return 0;
+}
+
+int clear(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<CollectedDispatcher>(self)->callback.reset();
+  return 0;
+}
+
+PyType_Slot kSlots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                        {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                        {0, nullptr}};
 
 const char* kernel_name(nb::handle kernel) {
   const char* name = PyUnicode_Check(kernel.ptr()) ? PyUnicode_AsUTF8(kernel.ptr()) : nullptr;
@@ -64,7 +89,7 @@ const char* kernel_name(nb::handle kernel) {
                         "; pass the name of a kernel, or None to have one chosen");
 }
 
-nb::object gemm(const Dispatcher& self, nb::handle a, nb::handle b, nb::handle d,
+nb::object gemm(const CollectedDispatcher& self, nb::handle a, nb::handle b, nb::handle d,
                 const char* epilogue, nb::handle out, nb::handle out_dtype, double scale,
                 nb::handle clamp, nb::handle kernel) {
   const GemmRequest request{a, b, d, out, out_dtype, clamp, epilogue, scale};
@@ -82,14 +107,14 @@ nb::object gemm(const Dispatcher& self, nb::handle a, nb::handle b, nb::handle d
   return finish_output(call.a, std::move(call.output));
 }
 
-GemmProblemData problem_from_tensors(const Dispatcher* dispatcher, nb::handle a, nb::handle b,
-                                     nb::handle d, const char* epilogue, nb::handle out,
-                                     nb::handle out_dtype) {
+GemmProblemData problem_from_tensors(const CollectedDispatcher* dispatcher, nb::handle a,
+                                     nb::handle b, nb::handle d, const char* epilogue,
+                                     nb::handle out, nb::handle out_dtype) {
   const GemmRequest request{a, b, d, out, out_dtype, nb::none(), epilogue, 1.0};
   return resolve_problem(dispatcher, request);
 }
 
-std::vector<std::string> arch_names(const Dispatcher& self) {
+std::vector<std::string> arch_names(const CollectedDispatcher& self) {
   std::vector<std::string> names;
   for (const Arch arch : self.arches()) names.emplace_back(to_name(arch));
   return names;
@@ -116,17 +141,21 @@ void bind_dispatcher(nb::module_& module) {
       .def_ro("workspace_bytes", &Plan::workspace_bytes);
 
   using Problem = GemmProblemData;
-  nb::class_<Dispatcher>(module, "Dispatcher", "Picks a kernel for a problem and runs it.")
-      .def("__init__", &make_dispatcher, nb::arg("registry"), nb::arg("strategy") = "heuristic",
-           nb::arg("num_threads") = 0)
-      .def_prop_ro("num_threads", &Dispatcher::num_threads)
+  nb::class_<CollectedDispatcher>(module, "Dispatcher", nb::type_slots(kSlots),
+                                  "Picks a kernel for a problem and runs it.")
+      .def(nb::init<const Registry&, nb::object, int>(), nb::arg("registry"),
+           nb::arg("strategy") = "heuristic", nb::arg("num_threads") = 0)
+      .def_prop_ro("num_threads", [](const CollectedDispatcher& d) { return d.num_threads(); })
       .def_prop_ro("arches", &arch_names)
-      .def("select", nb::overload_cast<const Problem&>(&Dispatcher::select, nb::const_),
-           nb::arg("problem"))
-      .def("explain", nb::overload_cast<const Problem&>(&Dispatcher::explain, nb::const_),
-           nb::arg("problem"))
-      .def("plan", nb::overload_cast<const Problem&>(&Dispatcher::plan, nb::const_),
-           nb::arg("problem"))
+      .def(
+          "select", [](const CollectedDispatcher& d, const Problem& p) { return d.select(p); },
+          nb::arg("problem"))
+      .def(
+          "explain", [](const CollectedDispatcher& d, const Problem& p) { return d.explain(p); },
+          nb::arg("problem"))
+      .def(
+          "plan", [](const CollectedDispatcher& d, const Problem& p) { return d.plan(p); },
+          nb::arg("problem"))
       .def("gemm", &gemm, nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(),
            nb::arg("epilogue"), nb::arg("out").none(), nb::arg("out_dtype").none(),
            nb::arg("scale"), nb::arg("clamp").none(), nb::arg("kernel").none());

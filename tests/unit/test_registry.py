@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +198,20 @@ def test_callbacks_that_fail(registry: Registry) -> None:
         ckdisp.Dispatcher(registry, lambda p, c: ["x"]).select(problem)
     with pytest.raises(ckdisp.UnsupportedProblem, match="chose none"):
         ckdisp.Dispatcher(registry, lambda p, c: []).select(problem)
+
+
+def test_a_callback_that_refers_to_its_dispatcher_leaks_nothing(naive_library: Path) -> None:
+    script = f"""
+import ckdisp
+
+def order(problem, candidates):
+    return candidates if disp is not None else []
+
+disp = ckdisp.Dispatcher(ckdisp.Registry.load({str(naive_library)!r}), order)
+explanation = disp.explain(ckdisp.GemmProblem(2, 3, 4))
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_a_change_of_the_registry_is_seen(registry: Registry) -> None:
