@@ -31,7 +31,6 @@ from ckdisp.jit.headers import Headers
 from ckdisp.jit.locks import building
 from ckdisp.jit.store import Store, read_entry
 
-
 # The children that are forked here only build and exit; newer Pythons warn of threads nevertheless.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
