@@ -50,6 +50,29 @@ constexpr Index part_start(Index n, Index parts, Index i) {
   return n / parts * i + least(i, n % parts);
 }
 
+// Parts of the work for each thread. More than one, taken as threads come free: a thread that the
+// system holds up for a while does not hold up the others.
+constexpr int parts_per_thread = 4;
+
+// Hands out the parts of one phase after the other. Each thread asks until it gets none, so a phase
+// uses up parts + team numbers.
+class Tickets {
+ public:
+  Tickets(std::int64_t* counter, Index parts, int team)
+      : counter_(counter), parts_(parts), team_(team) {}
+  void next_phase() { start_ += parts_ + team_; }
+  // A part of this phase, or -1.
+  Index take() {
+    const Index part = __atomic_fetch_add(counter_, 1, __ATOMIC_RELAXED) - start_;
+    return part < parts_ ? part : -1;
+  }
+
+ private:
+  std::int64_t* counter_;
+  Index parts_, team_;
+  Index start_ = 0;
+};
+
 // Threads to use: one inside a parallel region of the caller, who has split the work already.
 inline int usable_threads(const Launch* launch) {
 #ifdef _OPENMP

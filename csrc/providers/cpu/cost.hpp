@@ -59,12 +59,12 @@ struct Cost {
  private:
   static double packed(const GemmProblemData& p, int threads) {
     const PackedPlan cut = Packed<Kernel>::plan(p, threads);
-    const double team = cut.parts_m * cut.parts_n;
+    const double team = cut.threads;
     const auto units = static_cast<double>(cut.units);
     const double cycles = step(multiplies(T::mr * T::nv), T::mr + T::nv, 3);
     // Panels of the busiest thread; an edge costs what its smaller tile costs, roughly.
     const Index edge = p.m % T::mr;
-    double panels_m = static_cast<double>(ceil_div(cut.panels_m, cut.parts_m));
+    double panels_m = static_cast<double>(ceil_div(cut.panels_m * cut.parts_n, cut.threads));
     if (edge != 0) panels_m -= 1 - static_cast<double>(Micro<Kernel>::computed_rows(edge)) / T::mr;
     const auto panels_n = static_cast<double>(ceil_div(cut.panels_n, cut.parts_n));
     const double main = panels_m * panels_n * (units * cycles + 40) / hertz;

@@ -13,15 +13,16 @@ namespace {
 
 // How one problem is cut. Panels are mr rows of A or nr columns of B; depths are in units.
 struct PackedPlan {
-  int parts_m, parts_n;  // the grid of threads
+  int threads;
+  int parts_m, parts_n;  // the grid of parts, which threads take one by one
   Index panels_m, panels_n;
   Index units;       // K in units
   Index block_m;     // panels of A packed at a time by one thread
   Index block_n;     // panels of B packed at a time by all threads
   Index block_k;     // units packed at a time
   Index bytes_b;     // of the shared block of B
-  Index bytes_a;     // of one thread's block of A
-  Index bytes_part;  // of one thread's block of A and accumulators
+  Index bytes_a;     // of one part's block of A
+  Index bytes_part;  // of one part's block of A and accumulators
 };
 
 template <class Kernel>
@@ -73,6 +74,11 @@ struct Packed {
         plan.parts_n = parts_n;
       }
     }
+    plan.threads = plan.parts_m * plan.parts_n;
+    if (plan.threads > 1) {
+      plan.parts_m = static_cast<int>(
+          most(plan.parts_m, least(plan.panels_m, Index{plan.parts_m} * parts_per_thread)));
+    }
     plan.block_k = even_block(plan.units, tile_k);
     const bool keep = !E::c_is_accumulator && plan.block_k < plan.units;
     const Index part_m = ceil_div(plan.panels_m, plan.parts_m);
@@ -97,8 +103,9 @@ struct Packed {
   static void run(const GemmProblemData& p, const GemmArgs& args, void* workspace,
                   const Launch* launch) {
     const PackedPlan cut = plan(p, usable_threads(launch));
-    parallel(cut.parts_m * cut.parts_n,
-             [&](int thread, int team) { work(p, args, cut, workspace, thread, team); });
+    std::int64_t counter = 0;
+    parallel(cut.threads,
+             [&](int thread, int team) { work(p, args, cut, workspace, &counter, thread, team); });
   }
 
  private:
@@ -113,11 +120,11 @@ struct Packed {
   };
 
   static CKDISP_CPU_NOINLINE void work(const GemmProblemData& p, const GemmArgs& args,
-                                       const PackedPlan& cut, void* workspace, int thread,
-                                       int team) noexcept {
+                                       const PackedPlan& cut, void* workspace,
+                                       std::int64_t* counter, int thread, int team) noexcept {
     auto* const panels_b = static_cast<std::uint32_t*>(workspace);
     char* const own = at(workspace, round_up(cut.bytes_b, 64));
-    const Index parts = Index{cut.parts_m} * cut.parts_n;
+    Tickets tickets(counter, Index{cut.parts_m} * cut.parts_n, team);
     for (Index jb = 0; jb < cut.panels_n; jb += cut.block_n) {
       const Index jn = least(cut.block_n, cut.panels_n - jb);
       Index k = 0;
@@ -128,7 +135,7 @@ struct Packed {
                     least(depth * T::kr, p.k - k * T::kr));
         }
         barrier(team);
-        for (Index part = thread; part < parts; part += team) {
+        for (Index part = tickets.take(); part >= 0; part = tickets.take()) {
           const Index im = part % cut.parts_m;
           const Index in = part / cut.parts_m;
           const Index j0 = part_start(jn, cut.parts_n, in);
@@ -147,6 +154,7 @@ struct Packed {
           }
           rows_of_part(p, args, cut, block, packed_a, kept, im, k);
         }
+        tickets.next_phase();
         k += depth;
         if (k < cut.units || jb + jn < cut.panels_n) barrier(team);
       } while (k < cut.units);
