@@ -32,8 +32,11 @@ def shapes(quick: bool) -> list[tuple[int, int, int, str]]:
     return [(s, s, s, "rrr") for s in squares] + few
 
 
-def interleaved(calls: dict[str, Call], seconds: float) -> dict[str, float]:
+def interleaved(calls: dict[str, Call], seconds: float, threads: int) -> dict[str, float]:
     """Median milliseconds of each call, called in turns for about ``seconds``, at least 5 times."""
+    # Idle threads of a library wait for work in a loop, some for tens of milliseconds, and would
+    # take the next one's cores.
+    pause = 0.05 if threads > 1 else 0.0
     times: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
     for call in calls.values():
@@ -42,8 +45,8 @@ def interleaved(calls: dict[str, Call], seconds: float) -> dict[str, float]:
     rounds = 0
     while rounds < 5 or (time.perf_counter() < end and rounds < 2000):
         for name in names:
-            # Wakes this one's threads and lets those of the one before go to sleep.
-            calls[name]()
+            time.sleep(pause)
+            calls[name]()  # wakes its threads, fills the caches
             start = time.perf_counter()
             calls[name]()
             times[name].append(time.perf_counter() - start)
@@ -95,7 +98,7 @@ def measure(threads: int, dtypes: list[str], quick: bool) -> list[dict[str, Any]
             torch_mm = torch_call(m, n, k, dtype, layout)
             if torch_mm is not None:
                 calls["torch"] = torch_mm
-            ms = interleaved(calls, 0.2 if quick else 1.0)
+            ms = interleaved(calls, 0.2 if quick else 1.0, threads)
             others = [t for name, t in ms.items() if name != "ckdisp"]
             row: dict[str, Any] = {"m": m, "n": n, "k": k, "layout": layout, "dtype": dtype}
             row |= {"threads": threads, "arch": disp.arches[0], "ms": ms}
