@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from ...columns import Array, Columns, encode
 from ...enums import FAMILY, PIPELINE
 from ...rules import Rule
 from ...schema import fields_by_name
-from . import facts
 from .key import GemmKey
+from .kinds import kind_rule
 
 # Packed panels of A (mc x kc) stay in L2 and of B (nc x kc) in L3; these are upper bounds.
 MAX_A_PANEL = 1 << 19
@@ -21,15 +21,7 @@ MAX_BLOCK = 1 << 16
 MAX_SKINNY_ROWS = 64
 
 
-def _cpu_rule(
-    name: str,
-    doc: str,
-    columns: str,
-    valid: Callable[[Columns], Array],
-    reason: Callable[[GemmKey], str],
-) -> Rule:
-    used = ("arch", *columns.split())
-    return Rule(name, doc, used, lambda c: facts.is_gpu(c) | valid(c), reason)
+_cpu_rule = functools.partial(kind_rule, False)
 
 
 def _fixed(field: str, value: Any, why: str) -> Rule:

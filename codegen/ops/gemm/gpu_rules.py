@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +13,7 @@ from ...enums import DTYPE, ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT, PIPELINE, SCH
 from ...rules import Rule
 from . import facts
 from .key import GemmKey
+from .kinds import kind_rule
 
 _PRESHUFFLE = FAMILY.code("gemm.preshuffle")
 _WAVE = ("wave_m", "wave_n", "wave_k")
@@ -19,15 +21,7 @@ _TILE = ("tile_m", "tile_n", "tile_k")
 _WARP = ("warp_m", "warp_n", "warp_k")
 
 
-def _gpu_rule(
-    name: str,
-    doc: str,
-    columns: str,
-    valid: Callable[[Columns], Array],
-    reason: Callable[[GemmKey], str],
-) -> Rule:
-    used = ("arch", *(c for c in columns.split() if c != "arch"))
-    return Rule(name, doc, used, lambda c: ~facts.is_gpu(c) | valid(c), reason)
+_gpu_rule = functools.partial(kind_rule, True)
 
 
 def _pipeline(c: Columns, *values: str) -> Array:
