@@ -190,7 +190,10 @@ CKDISP_CPU_INLINE Raw<D, S> from_float(typename S::F x) {
   } else if constexpr (D == Dtype::int8) {
     return narrow<S>(round_to_int<S>(x, -128.0f, 127.0f));
   } else if constexpr (D == Dtype::int32) {
-    return round_to_int<S>(x, -2147483648.0f, 2147483520.0f);
+    // No float lies between the highest one below 2^31 and 2^31.
+    const U over = bits<U>(x >= 2147483648.0f);
+    const U whole = bits<U>(round_to_int<S>(x, -2147483648.0f, 2147483520.0f));
+    return bits<typename S::I>((over & 0x7fffffffu) | (~over & whole));
   } else if constexpr (D == Dtype::bf16) {
     const U all = bits<U>(x);
     const U rounded = all + 0x7fffu + ((all >> 16) & 1u);

@@ -48,7 +48,7 @@ struct Finish {
   static constexpr bool can_stay_integer =
       T::integer && (key.num_d == 0 || is_integer(key.dtype_d)) &&
       (op == Elementwise::passthrough || op == Elementwise::add || op == Elementwise::multiply ||
-       op == Elementwise::relu || op == Elementwise::clamp);
+       op == Elementwise::relu || (op == Elementwise::clamp && is_integer(key.dtype_c)));
 
   static CKDISP_CPU_INLINE Raw<key.dtype_c, S> convert(const GemmProblemData& p,
                                                        const GemmArgs& args, AccV acc, Index row,
@@ -138,22 +138,17 @@ struct Finish {
     }
     if constexpr (op == Elementwise::relu) x = x < 0 ? I{} : x;
     if constexpr (op == Elementwise::clamp) {
-      const I low = splat<I>(bound(args.clamp_min, true));
-      const I high = splat<I>(bound(args.clamp_max, false));
+      const I low = splat<I>(bound(args.clamp_min));
+      const I high = splat<I>(bound(args.clamp_max));
       x = x < low ? low : x;
       x = x > high ? high : x;
     }
     return x;
   }
 
-  // The nearest int32 inside a bound: rounded up for a lower one, down for an upper one.
-  static CKDISP_CPU_INLINE std::int32_t bound(float x, bool up) {
-    if (!(x > -2147483648.0f)) return INT32_MIN;
-    if (x >= 2147483648.0f) return INT32_MAX;
-    const auto whole = static_cast<std::int32_t>(x);  // towards zero
-    const auto back = static_cast<float>(whole);
-    if (up) return back < x ? whole + 1 : whole;
-    return back > x ? whole - 1 : whole;
+  // A bound of clamp as the nearest int32: the same as to clamp first and to round then.
+  static CKDISP_CPU_INLINE std::int32_t bound(float x) {
+    return from_float<Dtype::int32, S>(splat<F>(x))[0];
   }
 };
 
