@@ -16,6 +16,7 @@ CPU = Provider(
         "-fvisibility=hidden",
         "-fno-math-errno",
         "-fno-trapping-math",
+        "-fno-exceptions",  # nothing throws, and unwinding would add weak symbols
         "-ffp-contract=fast",  # multiply and add in one instruction: GCC's -std=c++20 says no
     ),
     optional_flags=("-fopenmp",),

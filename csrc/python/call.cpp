@@ -81,7 +81,7 @@ DFit fit_d(const Tensor& d, std::int64_t m, std::int64_t n) {
       (d.ndim == 1 && d.columns() != n)) {
     throw InvalidArgument(std::string(d.name) + " has shape " + shape_text(d) +
                           ", which does not broadcast to the result (" + std::to_string(m) + ", " +
-                          std::to_string(n) + ")");
+                          std::to_string(n) + "); pass (M, N), (N,), (1, N) or (M, 1)");
   }
   const Orders orders = orders_of(d);
   DFit fit;
@@ -115,6 +115,7 @@ class Resolver {
     if (out_) {
       check_writable(*out_);
       use_output(*out_);
+      validate(call_.problem);  // before copies are made for a size that cannot be
       call_.output = nb::borrow(request_.out);
       call_.keep.push_back(std::move(*out_));
     } else {
@@ -203,10 +204,19 @@ class Resolver {
     if (count > 1 && dispatcher_ != nullptr) {
       for (int i = 0; i < count; ++i) {
         set_layout(*choices[i].layout, choices[i].order_d, a, b);
-        if (dispatcher_->has_signature(problem_)) return;
+        if (has_kernel()) return;
       }
     }
     set_layout(*choices[0].layout, choices[0].order_d, a, b);
+  }
+
+  // Whether the orders chosen so far are those of the kernel asked for, or of any if none was.
+  bool has_kernel() const {
+    if (request_.kernel == nullptr) return dispatcher_->has_signature(problem_);
+    const std::optional<Kernel> kernel = dispatcher_->registry().find(request_.kernel);
+    if (!kernel) return false;  // the dispatcher says so
+    const GemmKey& key = kernel->gemm_key();
+    return key.layout == problem_.layout && (d_.empty() || key.layout_d == problem_.layout_d);
   }
 
   void set_layout(const LayoutOrders& option, Order order_d, const Fit& a, const Fit& b) {

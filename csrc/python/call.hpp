@@ -17,6 +17,7 @@ struct GemmRequest {
   nb::handle a, b, d, out, out_dtype, clamp;
   const char* epilogue;
   double scale;
+  const char* kernel = nullptr;  // name of the kernel to use; null to have one chosen
 };
 
 // A problem, its pointers, and whatever keeps them valid.
@@ -30,7 +31,7 @@ struct GemmCall {
 };
 
 // Throws InvalidArgument, DeviceError or InvalidKey, before anything runs. The dispatcher breaks
-// ties where a matrix fits two layouts: one with a kernel is preferred.
+// ties where a matrix fits two layouts: that of the kernel asked for, else one that has a kernel.
 GemmCall resolve(const Dispatcher& dispatcher, const GemmRequest& request);
 
 // The problem alone: makes no output and no copies.

@@ -22,7 +22,7 @@ constexpr ckdisp::ckdisp_library kLibrary{
     .schema_hash = ckdisp::kSchemaHash,
     .kernels = kKernels,
     .name = "golden",
-    .build_info = "{\"ckdisp\": \"VERSION\", \"compiler\": \"" __VERSION__ "\", \"flags\": " "{\"cpu_x86_64_v3\": \"-std=c++20 -O3 -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -ffp-contract=fast -march=x86-64-v3\"}" "}",
+    .build_info = "{\"ckdisp\": \"VERSION\", \"compiler\": \"" __VERSION__ "\", \"flags\": " "{\"cpu_x86_64_v3\": \"-std=c++20 -O3 -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -fno-exceptions -ffp-contract=fast -march=x86-64-v3\"}" "}",
 };
 
 }  // namespace
