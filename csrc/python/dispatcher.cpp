@@ -7,8 +7,10 @@
 #include <ckdisp/errors.hpp>
 #include <ckdisp/names.hpp>
 
+#include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,21 +21,46 @@
 namespace ckdisp::python {
 namespace {
 
+// The characters of a string, as long as it lives; null for what is no string, or no C string.
+const char* text_of(nb::handle object) {
+  Py_ssize_t size = 0;
+  const char* text =
+      PyUnicode_Check(object.ptr()) ? PyUnicode_AsUTF8AndSize(object.ptr(), &size) : nullptr;
+  if (text != nullptr && std::strlen(text) == static_cast<std::size_t>(size)) return text;
+  PyErr_Clear();
+  return nullptr;
+}
+
+std::string shown(nb::handle object) {
+  return nb::cast<const char*>(nb::steal(PyObject_ASCII(object.ptr())));
+}
+
+[[noreturn]] void not_kernels(const char* where, nb::handle object) {
+  throw InvalidArgument(std::string("the dispatcher's callback returned ") + where + shown(object) +
+                        "; return a list of kernels, or of their names, best first");
+}
+
 // Asks a Python callable that orders kernels, or their names.
 std::vector<Kernel> ask(nb::handle callback, const Registry& registry,
                         const GemmProblemData& problem, const std::vector<Kernel>& candidates) {
   const nb::gil_scoped_acquire lock;
   const nb::object answer = callback(problem, candidates);
+  if (nb::isinstance<nb::str>(answer) || !nb::hasattr(answer, "__iter__")) {
+    not_kernels("", answer);
+  }
   std::vector<Kernel> order;
   for (const nb::handle item : nb::iter(answer)) {
-    if (!nb::isinstance<nb::str>(item)) {
-      order.push_back(nb::cast<Kernel>(item));
+    Kernel kernel = candidates.front();
+    if (nb::try_cast(item, kernel)) {
+      order.push_back(kernel);
       continue;
     }
-    const auto found = registry.find(nb::cast<std::string>(item));
+    if (!nb::isinstance<nb::str>(item)) not_kernels("a list with ", item);
+    const char* name = text_of(item);
+    const auto found = name != nullptr ? registry.find(name) : std::nullopt;
     if (!found) {
-      throw InvalidArgument("the dispatcher's callback returned the name '" +
-                            nb::cast<std::string>(item) + "', which the registry does not hold");
+      throw InvalidArgument("the dispatcher's callback returned the name " + shown(item) +
+                            ", which the registry does not hold");
     }
     order.push_back(*found);
   }
@@ -82,18 +109,29 @@ PyType_Slot kSlots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
                         {0, nullptr}};
 
 const char* kernel_name(nb::handle kernel) {
-  const char* name = PyUnicode_Check(kernel.ptr()) ? PyUnicode_AsUTF8(kernel.ptr()) : nullptr;
-  if (name != nullptr) return name;
-  PyErr_Clear();
-  throw InvalidArgument("kernel is " + nb::cast<std::string>(nb::repr(kernel)) +
+  if (const char* name = text_of(kernel)) return name;
+  throw InvalidArgument("kernel is " + shown(kernel) +
                         "; pass the name of a kernel, or None to have one chosen");
 }
 
+const char* epilogue_name(nb::handle epilogue) {
+  if (const char* name = text_of(epilogue)) return name;
+  throw InvalidArgument("epilogue is " + shown(epilogue) +
+                        "; pass the name of one, such as 'passthrough' or 'add'");
+}
+
+double scale_value(nb::handle scale) {
+  double value = 0;
+  if (nb::try_cast(scale, value)) return value;
+  throw InvalidArgument("scale is " + shown(scale) + "; pass a finite number");
+}
+
 nb::object gemm(const CollectedDispatcher& self, nb::handle a, nb::handle b, nb::handle d,
-                const char* epilogue, nb::handle out, nb::handle out_dtype, double scale,
+                nb::handle epilogue, nb::handle out, nb::handle out_dtype, nb::handle scale,
                 nb::handle clamp, nb::handle kernel) {
-  const GemmRequest request{a, b, d, out, out_dtype, clamp, epilogue, scale};
   const char* name = kernel.is_none() ? nullptr : kernel_name(kernel);
+  const GemmRequest request{
+      a, b, d, out, out_dtype, clamp, epilogue_name(epilogue), scale_value(scale), name};
   GemmCall call = resolve(self, request);
   {
     const nb::gil_scoped_release unlock;
@@ -108,9 +146,9 @@ nb::object gemm(const CollectedDispatcher& self, nb::handle a, nb::handle b, nb:
 }
 
 GemmProblemData problem_from_tensors(const CollectedDispatcher* dispatcher, nb::handle a,
-                                     nb::handle b, nb::handle d, const char* epilogue,
+                                     nb::handle b, nb::handle d, nb::handle epilogue,
                                      nb::handle out, nb::handle out_dtype) {
-  const GemmRequest request{a, b, d, out, out_dtype, nb::none(), epilogue, 1.0};
+  const GemmRequest request{a, b, d, out, out_dtype, nb::none(), epilogue_name(epilogue), 1.0};
   return resolve_problem(dispatcher, request);
 }
 
@@ -157,11 +195,11 @@ void bind_dispatcher(nb::module_& module) {
           "plan", [](const CollectedDispatcher& d, const Problem& p) { return d.plan(p); },
           nb::arg("problem"))
       .def("gemm", &gemm, nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(),
-           nb::arg("epilogue"), nb::arg("out").none(), nb::arg("out_dtype").none(),
-           nb::arg("scale"), nb::arg("clamp").none(), nb::arg("kernel").none());
+           nb::arg("epilogue").none(), nb::arg("out").none(), nb::arg("out_dtype").none(),
+           nb::arg("scale").none(), nb::arg("clamp").none(), nb::arg("kernel").none());
   module.def("gemm_problem", &problem_from_tensors, nb::arg("dispatcher").none(),
-             nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(), nb::arg("epilogue"),
-             nb::arg("out").none(), nb::arg("out_dtype").none());
+             nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(),
+             nb::arg("epilogue").none(), nb::arg("out").none(), nb::arg("out_dtype").none());
 }
 
 }  // namespace ckdisp::python

@@ -6,11 +6,11 @@
 #include <ckdisp/names.hpp>
 
 #include <algorithm>
-#include <cstring>
+#include <new>
 #include <string>
 
 #include "cached.hpp"
-#include "dlpack.hpp"
+#include "import.hpp"
 
 namespace ckdisp::python {
 namespace {
@@ -28,24 +28,6 @@ struct ArrayStruct {
   void* data;
 };
 constexpr int kAligned = 0x100, kNotSwapped = 0x200, kWritable = 0x400;
-
-std::string class_name(nb::handle object) {
-  return nb::cast<std::string>(nb::str(object.type().attr("__name__")));
-}
-
-[[noreturn]] void unknown_dtype(const char* name, const std::string& dtype) {
-  std::string known;
-  for (const char* value : EnumNames<Dtype>::values)
-    known += std::string(known.empty() ? "" : ", ") + value;
-  throw InvalidArgument(std::string(name) + " has element type " + dtype +
-                        ", which no kernel computes; convert it to one of: " + known);
-}
-
-void check_rank(const char* name, int ndim) {
-  if (ndim == 1 || ndim == 2) return;
-  throw InvalidArgument(std::string(name) + " has " + std::to_string(ndim) +
-                        " dimensions; pass a matrix (two dimensions)");
-}
 
 Dtype numpy_dtype(nb::handle array, const ArrayStruct& view, const char* name) {
   if ((view.flags & kNotSwapped) != 0) {
@@ -93,115 +75,6 @@ Tensor import_numpy(nb::handle object, const char* name) {
   return out;
 }
 
-Dtype dlpack_dtype(const dlpack::DataType& type, nb::handle object, const char* name) {
-  if (type.lanes == 1) {
-    switch (type.code << 8 | type.bits) {
-      case dlpack::kFloat << 8 | 32:
-        return Dtype::fp32;
-      case dlpack::kFloat << 8 | 16:
-        return Dtype::fp16;
-      case dlpack::kBfloat << 8 | 16:
-        return Dtype::bf16;
-      case dlpack::kFloat8E4m3fn << 8 | 8:
-        return Dtype::fp8;
-      case dlpack::kFloat8E5m2 << 8 | 8:
-        return Dtype::bf8;
-      case dlpack::kInt << 8 | 8:
-        return Dtype::int8;
-      case dlpack::kInt << 8 | 32:
-        return Dtype::int32;
-      default:
-        break;
-    }
-  }
-  if (nb::hasattr(object, "dtype")) {
-    unknown_dtype(name, nb::cast<std::string>(nb::str(nb::getattr(object, "dtype"))));
-  }
-  unknown_dtype(name, "of DLPack code " + std::to_string(type.code) + " with " +
-                          std::to_string(type.bits) + " bits");
-}
-
-void check_device(dlpack::Device device, nb::handle object, const char* name) {
-  if (device.type == dlpack::kCpu || device.type == dlpack::kCudaHost ||
-      device.type == dlpack::kRocmHost) {
-    return;
-  }
-  throw DeviceError(std::string(name) + " (" + class_name(object) + ") is on device type " +
-                    std::to_string(device.type) + ", number " + std::to_string(device.id) +
-                    ", but the kernels read the CPU's memory; move it there first, e.g. " + name +
-                    ".cpu()");
-}
-
-Tensor from_dlpack(const dlpack::Tensor& view, nb::handle object, Kind kind, const char* name) {
-  check_device(view.device, object, name);
-  check_rank(name, view.ndim);
-  Tensor out{};
-  out.name = name;
-  out.object = object;
-  out.kind = kind;
-  out.data = static_cast<std::byte*>(view.data) + view.byte_offset;
-  out.dtype = dlpack_dtype(view.dtype, object, name);
-  out.ndim = view.ndim;
-  std::int64_t dense = 1;
-  for (int i = view.ndim - 1; i >= 0; --i) {
-    out.shape[i] = view.shape[i];
-    out.strides[i] = view.strides != nullptr ? view.strides[i] : dense;
-    dense *= view.shape[i];
-  }
-  out.regular = true;
-  out.writable = true;
-  return out;
-}
-
-// The framework would not show the tensor's memory: it is sparse, has no storage, or the like.
-[[noreturn]] void unreadable(nb::handle object, const char* name, const std::string& why) {
-  throw InvalidArgument(std::string(name) + " (" + class_name(object) +
-                        ") cannot be read as memory: " + why.substr(0, why.find('\n')) +
-                        "; pass a dense tensor in the CPU's memory");
-}
-
-Tensor import_direct(const dlpack::Exchange& api, nb::handle object, const char* name) {
-  cached().check_no_gradient(object, name);
-  dlpack::Tensor view;
-  if (api.tensor_from_object(object.ptr(), &view) != 0) {
-    unreadable(object, name, nb::python_error().what());
-  }
-  return from_dlpack(view, object, Kind::direct, name);
-}
-
-Tensor import_dlpack(nb::handle object, const char* name) {
-  const nb::tuple device = nb::cast<nb::tuple>(nb::getattr(object, "__dlpack_device__")());
-  check_device({nb::cast<std::int32_t>(device[0]), nb::cast<std::int32_t>(device[1])}, object,
-               name);
-  nb::object capsule;
-  try {
-    capsule = nb::getattr(object, "__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 0));
-  } catch (const nb::python_error& error) {
-    if (error.matches(PyExc_BufferError)) unreadable(object, name, error.what());
-    if (!error.matches(PyExc_TypeError)) throw;
-    capsule = nb::getattr(object, "__dlpack__")();  // a producer from before DLPack 1.0
-  }
-  // The capsule keeps its name: its destructor then gives the tensor back.
-  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
-    const auto* managed = static_cast<const dlpack::ManagedVersioned*>(
-        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
-    if (managed->version.major == 1) {
-      Tensor out = from_dlpack(managed->tensor, object, Kind::dlpack, name);
-      out.writable = (managed->flags & dlpack::kReadOnly) == 0;
-      out.keep = std::move(capsule);
-      return out;
-    }
-  } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
-    const auto* managed =
-        static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-    Tensor out = from_dlpack(managed->tensor, object, Kind::dlpack, name);
-    out.keep = std::move(capsule);
-    return out;
-  }
-  throw InvalidArgument(std::string(name) + " (" + class_name(object) +
-                        ") exports a DLPack version that ckdisp cannot read; pass a NumPy array");
-}
-
 // The elements of a copy, where `T` has the size of one.
 template <class T>
 void copy_elements(const Tensor& from, std::int64_t rows, std::int64_t columns, Order order,
@@ -220,6 +93,24 @@ void copy_elements(const Tensor& from, std::int64_t rows, std::int64_t columns, 
 }
 
 }  // namespace
+
+std::string class_name(nb::handle object) {
+  return nb::cast<std::string>(nb::str(object.type().attr("__name__")));
+}
+
+[[noreturn]] void unknown_dtype(const char* name, const std::string& dtype) {
+  std::string known;
+  for (const char* value : EnumNames<Dtype>::values)
+    known += std::string(known.empty() ? "" : ", ") + value;
+  throw InvalidArgument(std::string(name) + " has element type " + dtype +
+                        ", which no kernel computes; convert it to one of: " + known);
+}
+
+void check_rank(const char* name, int ndim) {
+  if (ndim == 1 || ndim == 2) return;
+  throw InvalidArgument(std::string(name) + " has " + std::to_string(ndim) +
+                        " dimensions; pass a matrix (two dimensions)");
+}
 
 Tensor import_tensor(nb::handle object, const char* name) {
   PyTypeObject* type = Py_TYPE(object.ptr());
@@ -269,7 +160,14 @@ Orders orders_of(const Tensor& t) {
 std::unique_ptr<std::byte[]> dense_copy(const Tensor& tensor, std::int64_t rows,
                                         std::int64_t columns, Order order) {
   const int size = size_of(tensor.dtype);
-  std::unique_ptr<std::byte[]> out(new std::byte[static_cast<std::size_t>(rows * columns * size)]);
+  const auto bytes = static_cast<std::size_t>(rows * columns * size);
+  std::unique_ptr<std::byte[]> out(new (std::nothrow) std::byte[bytes]);
+  if (out == nullptr) {
+    throw DeviceError(std::string(tensor.name) +
+                      " must be copied, since its strides are those of " +
+                      "no matrix layout, and there is no memory for the " + std::to_string(bytes) +
+                      " bytes; pass a row- or column-major matrix");
+  }
   if (size == 1) {
     copy_elements<std::uint8_t>(tensor, rows, columns, order, out.get());
   } else if (size == 2) {

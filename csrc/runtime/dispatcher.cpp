@@ -8,6 +8,7 @@
 #include <array>
 #include <utility>
 
+#include "after_fork.hpp"
 #include "decision_cache.hpp"
 #include "dispatch_errors.hpp"
 #include "snapshot.hpp"
@@ -48,6 +49,7 @@ struct Dispatcher::Impl {
         arch_rank(ranks_of(arches)) {
     if (options.num_threads == 0) options.num_threads = default_num_threads();
     check_threads(options.num_threads);
+    detail::watch_forks();
   }
 
   static void check_threads(int count) {
@@ -201,9 +203,14 @@ struct Dispatcher::Impl {
                             const Launch& launch) {
     void* workspace = detail::Workspace::of_thread().at_least(workspace_bytes);
     Refusal refusal{};
-    if (!kernel->run(&problem, &args, workspace, &launch, &refusal)) {
-      throw DeviceError(std::string(kernel->name) + " failed: " + refusal.text);
+    bool done = false;
+    auto run = [&] { done = kernel->run(&problem, &args, workspace, &launch, &refusal); };
+    if (launch.num_threads == 1) {
+      run();
+    } else {
+      detail::run_launch([](void* f) { (*static_cast<decltype(run)*>(f))(); }, &run);
     }
+    if (!done) throw DeviceError(std::string(kernel->name) + " failed: " + refusal.text);
   }
 
   Registry registry;

@@ -17,7 +17,9 @@ namespace {
 
 class File {
  public:
-  explicit File(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  // Does not wait for the writer of a pipe.
+  explicit File(const std::string& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File() {

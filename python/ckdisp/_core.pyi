@@ -208,12 +208,12 @@ class Dispatcher:
         a: object,
         b: object,
         d: object,
-        epilogue: str,
+        epilogue: object,
         out: object,
         out_dtype: object,
-        scale: float,
+        scale: object,
         clamp: object,
-        kernel: str | None,
+        kernel: object,
     ) -> Any: ...
 
 def gemm_problem(
@@ -221,7 +221,7 @@ def gemm_problem(
     a: object,
     b: object,
     d: object,
-    epilogue: str,
+    epilogue: object,
     out: object,
     out_dtype: object,
 ) -> GemmProblem: ...

@@ -287,3 +287,35 @@ def test_thread_count_reaches_the_kernel(naive_library: Path, last: Callable[[],
     assert dispatcher.num_threads == last().num_threads == 3
     with pytest.raises(ckdisp.InvalidArgument, match="threads is -1"):
         ckdisp.Dispatcher(dispatcher.registry, num_threads=-1)
+
+
+@pytest.mark.parametrize("epilogue", [None, 5, "passthrough\0", "\ud800", b"add"])
+def test_epilogues_that_are_no_names(disp: ckdisp.Dispatcher, epilogue: Any) -> None:
+    with pytest.raises(ckdisp.InvalidArgument, match=r"epilogue is .*; pass the name of one"):
+        disp.gemm(matrix(2, 3), matrix(3, 4), epilogue=epilogue)
+
+
+@pytest.mark.parametrize("scale", [None, "2", 1j])
+def test_scales_that_are_no_numbers(disp: ckdisp.Dispatcher, scale: Any) -> None:
+    with pytest.raises(ckdisp.InvalidArgument, match=r"scale is .*; pass a finite number"):
+        disp.gemm(matrix(2, 3), matrix(3, 4), scale=scale)
+
+
+def test_kernel_names_are_taken_whole(disp: ckdisp.Dispatcher) -> None:
+    name = disp.select(disp.problem(matrix(2, 3), matrix(3, 4))).name
+    with pytest.raises(ckdisp.InvalidArgument, match=r"kernel is .*\\x00x'; pass the name"):
+        disp.gemm(matrix(2, 3), matrix(3, 4), kernel=f"{name}\0x")
+
+
+@pytest.mark.parametrize("k", [1 << 60, 1 << 61])
+@pytest.mark.parametrize("out", [None, np.zeros((1, 1), np.int32)])
+def test_copies_that_memory_cannot_hold(disp: ckdisp.Dispatcher, k: int, out: Any) -> None:
+    a = np.broadcast_to(np.int8(1), (1, k))
+    with pytest.raises(ckdisp.DeviceError, match=f"a must be copied.*no memory for the {k} bytes"):
+        disp.gemm(a, a.T, out=out)
+
+
+def test_sizes_that_overflow_make_no_copy(disp: ckdisp.Dispatcher) -> None:
+    a = np.broadcast_to(np.float32(1), (1, 1 << 60))
+    with pytest.raises(ckdisp.InvalidArgument, match="too large to index"):
+        disp.gemm(a, a.T, out=np.zeros((1, 1), np.float32))

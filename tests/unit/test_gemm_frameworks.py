@@ -143,3 +143,30 @@ def test_framework_without_from_dlpack(disp: ckdisp.Dispatcher) -> None:
     a = Foreign(np.ones((2, 3), np.float32))
     with pytest.raises(ckdisp.InvalidArgument, match="has no from_dlpack"):
         disp.gemm(a, np.ones((3, 4), np.float32))
+
+
+def test_views_that_negate_are_refused(disp: ckdisp.Dispatcher, torch: Any) -> None:
+    a, b = torch.ones((2, 3), dtype=torch.complex64).conj().imag, torch.ones((3, 4))
+    assert a.is_neg()
+    for columns in (1, 3):
+        with pytest.raises(ckdisp.InvalidArgument, match=r"a is a view that.*a\.resolve_neg\(\)"):
+            disp.gemm(a[:, :columns], b[:columns])
+    assert torch.equal(disp.gemm(a.resolve_neg(), b), a @ b)
+
+
+@pytest.mark.parametrize("device", [None, 1, (), (1,), (1, 0, 0), "cpu", (1 << 40, 0)])
+def test_devices_that_are_none(disp: ckdisp.Dispatcher, device: Any) -> None:
+    b = np.ones((3, 4), np.float32)
+    with pytest.raises(ckdisp.InvalidArgument, match=r"a \(Foreign\) says that its device is"):
+        disp.gemm(Foreign(np.ones((2, 3), np.float32), device), b)
+
+
+class Closed(Foreign):
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("the memory is closed")
+
+
+def test_the_reason_of_a_tensor_without_memory(disp: ckdisp.Dispatcher) -> None:
+    a = np.ones((3, 3), np.float32)
+    with pytest.raises(ckdisp.InvalidArgument, match="read as memory: the memory is closed; pass"):
+        disp.gemm(Closed(a), a)

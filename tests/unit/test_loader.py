@@ -125,3 +125,9 @@ def test_a_file_overwritten_in_place_is_refused(naive_library: Path, tmp_path: P
     os.utime(path, ns=(0, 0))
     with pytest.raises(ckdisp.LibraryError, match="overwritten in place"):
         ckdisp.Registry.load(path)
+
+
+def test_pipe_without_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.so")
+    with pytest.raises(ckdisp.LibraryError, match="is not a file"):
+        ckdisp.Registry.load(tmp_path / "pipe.so")

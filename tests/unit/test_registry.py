@@ -200,6 +200,13 @@ def test_callbacks_that_fail(registry: Registry) -> None:
         ckdisp.Dispatcher(registry, lambda p, c: []).select(problem)
 
 
+@pytest.mark.parametrize("answer", [None, 5, "gemm", [5], [None]])
+def test_callbacks_that_return_no_kernels(registry: Registry, answer: Any) -> None:
+    disp = ckdisp.Dispatcher(registry, lambda p, c: answer)
+    with pytest.raises(ckdisp.InvalidArgument, match=r"returned .*; return a list of kernels"):
+        disp.select(GemmProblem(2, 3, 4, layout="rrr"))
+
+
 def test_a_callback_that_refers_to_its_dispatcher_leaks_nothing(naive_library: Path) -> None:
     script = f"""
 import ckdisp

@@ -1,0 +1,151 @@
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+
+#include <ckdisp/errors.hpp>
+
+#include <string>
+#include <utility>
+
+#include "cached.hpp"
+#include "import.hpp"
+
+namespace ckdisp::python {
+namespace {
+
+Dtype dlpack_dtype(const dlpack::DataType& type, nb::handle object, const char* name) {
+  if (type.lanes == 1) {
+    switch (type.code << 8 | type.bits) {
+      case dlpack::kFloat << 8 | 32:
+        return Dtype::fp32;
+      case dlpack::kFloat << 8 | 16:
+        return Dtype::fp16;
+      case dlpack::kBfloat << 8 | 16:
+        return Dtype::bf16;
+      case dlpack::kFloat8E4m3fn << 8 | 8:
+        return Dtype::fp8;
+      case dlpack::kFloat8E5m2 << 8 | 8:
+        return Dtype::bf8;
+      case dlpack::kInt << 8 | 8:
+        return Dtype::int8;
+      case dlpack::kInt << 8 | 32:
+        return Dtype::int32;
+      default:
+        break;
+    }
+  }
+  if (nb::hasattr(object, "dtype")) {
+    unknown_dtype(name, nb::cast<std::string>(nb::str(nb::getattr(object, "dtype"))));
+  }
+  unknown_dtype(name, "of DLPack code " + std::to_string(type.code) + " with " +
+                          std::to_string(type.bits) + " bits");
+}
+
+void check_device(dlpack::Device device, nb::handle object, const char* name) {
+  if (device.type == dlpack::kCpu || device.type == dlpack::kCudaHost ||
+      device.type == dlpack::kRocmHost) {
+    return;
+  }
+  throw DeviceError(std::string(name) + " (" + class_name(object) + ") is on device type " +
+                    std::to_string(device.type) + ", number " + std::to_string(device.id) +
+                    ", but the kernels read the CPU's memory; move it there first, e.g. " + name +
+                    ".cpu()");
+}
+
+// PyTorch exports tensors whose negation it has put off, with the sign wrong. They are the
+// imaginary parts of conjugates, so every stride spans two elements: the usual tensor is not asked.
+void check_not_negated(const Tensor& tensor) {
+  for (int i = 0; i < tensor.ndim; ++i) {
+    if (tensor.strides[i] == 1 && tensor.shape[i] > 1) return;
+  }
+  if (!nb::hasattr(tensor.object, "is_neg")) return;
+  const nb::object answer = nb::getattr(tensor.object, "is_neg")();
+  if (answer.ptr() != Py_True) return;
+  const std::string name = tensor.name;
+  throw InvalidArgument(name + " is a view that negates its memory; pass " + name +
+                        ".resolve_neg()");
+}
+
+Tensor from_dlpack(const dlpack::Tensor& view, nb::handle object, Kind kind, const char* name) {
+  check_device(view.device, object, name);
+  check_rank(name, view.ndim);
+  Tensor out{};
+  out.name = name;
+  out.object = object;
+  out.kind = kind;
+  out.data = static_cast<std::byte*>(view.data) + view.byte_offset;
+  out.dtype = dlpack_dtype(view.dtype, object, name);
+  out.ndim = view.ndim;
+  std::int64_t dense = 1;
+  for (int i = view.ndim - 1; i >= 0; --i) {
+    out.shape[i] = view.shape[i];
+    out.strides[i] = view.strides != nullptr ? view.strides[i] : dense;
+    dense *= view.shape[i];
+  }
+  out.regular = true;
+  out.writable = true;
+  check_not_negated(out);
+  return out;
+}
+
+// The framework would not show the tensor's memory: it is sparse, has no storage, or the like.
+[[noreturn]] void unreadable(nb::handle object, const char* name, const nb::python_error& error) {
+  const auto why = nb::cast<std::string>(nb::str(error.value()));
+  throw InvalidArgument(std::string(name) + " (" + class_name(object) +
+                        ") cannot be read as memory: " + why.substr(0, why.find('\n')) +
+                        "; pass a dense tensor in the CPU's memory");
+}
+
+dlpack::Device device_of(nb::handle object, const char* name) {
+  const nb::object answer = nb::getattr(object, "__dlpack_device__")();
+  std::pair<std::int32_t, std::int32_t> device;
+  if (!nb::try_cast(answer, device)) {
+    throw InvalidArgument(std::string(name) + " (" + class_name(object) +
+                          ") says that its device is " + nb::cast<std::string>(nb::repr(answer)) +
+                          ", which DLPack does not allow; pass a NumPy array");
+  }
+  return {device.first, device.second};
+}
+
+}  // namespace
+
+Tensor import_direct(const dlpack::Exchange& api, nb::handle object, const char* name) {
+  cached().check_no_gradient(object, name);
+  dlpack::Tensor view;
+  if (api.tensor_from_object(object.ptr(), &view) != 0) {
+    unreadable(object, name, nb::python_error());
+  }
+  return from_dlpack(view, object, Kind::direct, name);
+}
+
+Tensor import_dlpack(nb::handle object, const char* name) {
+  check_device(device_of(object, name), object, name);
+  nb::object capsule;
+  try {
+    capsule = nb::getattr(object, "__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 0));
+  } catch (const nb::python_error& error) {
+    if (error.matches(PyExc_BufferError)) unreadable(object, name, error);
+    if (!error.matches(PyExc_TypeError)) throw;
+    capsule = nb::getattr(object, "__dlpack__")();  // a producer from before DLPack 1.0
+  }
+  // The capsule keeps its name: its destructor then gives the tensor back.
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
+    const auto* managed = static_cast<const dlpack::ManagedVersioned*>(
+        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    if (managed->version.major == 1) {
+      Tensor out = from_dlpack(managed->tensor, object, Kind::dlpack, name);
+      out.writable = (managed->flags & dlpack::kReadOnly) == 0;
+      out.keep = std::move(capsule);
+      return out;
+    }
+  } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
+    const auto* managed =
+        static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+    Tensor out = from_dlpack(managed->tensor, object, Kind::dlpack, name);
+    out.keep = std::move(capsule);
+    return out;
+  }
+  throw InvalidArgument(std::string(name) + " (" + class_name(object) +
+                        ") exports a DLPack version that ckdisp cannot read; pass a NumPy array");
+}
+
+}  // namespace ckdisp::python
