@@ -33,13 +33,13 @@ def run_process(
 
 
 def run_shell(line: str) -> subprocess.CompletedProcess[str]:
-    """Run a shell line in which ``$CKDISP`` is the command."""
+    """Run a shell line in which ``"$PYTHON" -m ckdisp`` is the command."""
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", line],
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "CKDISP": f"{sys.executable} -m ckdisp"},
+        env={**os.environ, "PYTHON": sys.executable},
     )
 
 
@@ -129,7 +129,7 @@ def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_reader_that_leaves_is_no_error() -> None:
     many = "list gemm.standard --arch gfx942 --tiles all"
-    result = run_shell(f"$CKDISP {many} | head -n 1; echo ${{PIPESTATUS[0]}}")
+    result = run_shell(f'"$PYTHON" -m ckdisp {many} | head -n 1; echo ${{PIPESTATUS[0]}}')
     name, status = result.stdout.split()
     assert name.startswith("gemm_standard_cktile_gfx942_")
     assert status == "141"  # what the shell shows for a program that SIGPIPE ends
@@ -167,14 +167,14 @@ def test_warnings_are_one_plain_line() -> None:
 def test_full_disk_is_reported() -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("needs /dev/full")
-    result = run_shell("$CKDISP arch > /dev/full")
+    result = run_shell('"$PYTHON" -m ckdisp arch > /dev/full')
     assert result.returncode == 1
     assert "No space left on device" in result.stderr
     assert "Traceback" not in result.stderr
 
 
 def test_closed_streams_work() -> None:
-    result = run_shell("$CKDISP arch >&- 2>&-")
+    result = run_shell('"$PYTHON" -m ckdisp arch >&- 2>&-')
     assert result.returncode == 0
 
 
