@@ -28,6 +28,10 @@ class KernelKey:
     provider: str
     arch: str
 
+    if TYPE_CHECKING:
+        # The other fields depend on the op.
+        def __getattr__(self, name: str) -> Any: ...
+
     @property
     def name(self) -> str:
         """The canonical name, a valid C identifier: field tokens joined by ``_``."""

@@ -1,4 +1,4 @@
-"""Run ``mypy --strict`` over the package as it is when installed.
+"""Run ``mypy --strict`` over the package as it is when installed, and over a program that uses it.
 
 ``codegen`` lies outside ``python/ckdisp`` in the source tree and inside it in a wheel, so a folder
 of links shows mypy the installed form.
@@ -22,10 +22,13 @@ def main() -> int:
     package.mkdir(parents=True)
     for entry in (*(ROOT / "python" / "ckdisp").iterdir(), ROOT / "codegen"):
         (package / entry.name).symlink_to(entry)
-    command = [sys.executable, "-m", "mypy", "-p", "ckdisp"]
-    print("mypy --strict ckdisp (with ckdisp.codegen)", flush=True)
     environment = {**os.environ, "MYPYPATH": str(view)}
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    statuses = []
+    for what in (["-p", "ckdisp"], ["tests/typed_program.py"]):
+        print("mypy --strict", *what, flush=True)
+        command = [sys.executable, "-m", "mypy", *what]
+        statuses.append(subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode)
+    return max(statuses)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from . import _core
 from ._core import Candidate, GemmProblem, Kernel, Plan
 from .registry import Registry
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+TensorT = TypeVar("TensorT")
 
 Strategy = (
     Literal["heuristic", "first"] | Callable[[GemmProblem, list[Kernel]], Iterable[Kernel | str]]
@@ -65,6 +71,34 @@ class Dispatcher:
         """Architectures whose kernels may be chosen, best first."""
         return self._core.arches
 
+    @overload
+    def gemm(
+        self,
+        a: np.ndarray[Any, Any],
+        b: Any,
+        *,
+        d: Any = ...,
+        epilogue: str = ...,
+        out: Any = ...,
+        out_dtype: Any = ...,
+        scale: float = ...,
+        clamp: tuple[float, float] | None = ...,
+        kernel: str | None = ...,
+    ) -> NDArray[Any]: ...
+    @overload
+    def gemm(
+        self,
+        a: TensorT,
+        b: Any,
+        *,
+        d: Any = ...,
+        epilogue: str = ...,
+        out: Any = ...,
+        out_dtype: Any = ...,
+        scale: float = ...,
+        clamp: tuple[float, float] | None = ...,
+        kernel: str | None = ...,
+    ) -> TensorT: ...
     def gemm(
         self,
         a: Any,
