@@ -65,7 +65,11 @@ template <class... Args>
 inline bool refuse(Refusal* refusal, Reason reason, const char* format, Args... args) {
   if (refusal != nullptr) {
     refusal->reason = reason;
-    std::snprintf(refusal->text, sizeof refusal->text, format, args...);
+    if constexpr (sizeof...(args) == 0) {
+      std::snprintf(refusal->text, sizeof refusal->text, "%s", format);
+    } else {
+      std::snprintf(refusal->text, sizeof refusal->text, format, args...);
+    }
   }
   return false;
 }
