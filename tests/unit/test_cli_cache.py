@@ -133,7 +133,7 @@ def test_doctor_reports_what_it_finds(root: Path, monkeypatch: pytest.MonkeyPatc
 def test_doctor_says_why_a_level_was_chosen(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CKDISP_CPU_LEVEL", "generic")
     checks = {c["name"]: c for c in json.loads(run("doctor", "--json").stdout)["checks"]}
-    assert "generic: set by CKDISP_CPU_LEVEL" in checks["cpu level"]["found"]
+    assert checks["cpu level"]["found"] == "generic: set by CKDISP_CPU_LEVEL"
 
 
 def test_doctor_fails_on_an_unknown_level(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

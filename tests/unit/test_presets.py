@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
+from ckdisp.cli.app import app
 from ckdisp.codegen.arch import arch, arch_names
 from ckdisp.codegen.declare import preset_names, preset_table
 from ckdisp.codegen.errors import InvalidKey
@@ -97,3 +99,18 @@ def test_the_prebuilt_set_is_small_and_broad(name):
 def test_several_archs():
     ks = KernelSet.preset("gemm.cpu_prebuilt", "cpu")
     assert list(dict.fromkeys(k.arch for k in ks)) == CPU
+
+
+def test_the_command_line_takes_a_whole_preset_or_its_kernels_of_one_family() -> None:
+    arguments = ["list", "--preset", "gemm.fp16_rcr_essential", "--arch", "gfx942"]
+    whole = CliRunner().invoke(app, arguments).stdout.split()
+    assert whole == list(KernelSet.preset("gemm.fp16_rcr_essential", "gfx942").names())
+    standard = CliRunner().invoke(app, [*arguments, "gemm.standard"]).stdout.split()
+    assert standard == [name for name in whole if name.startswith("gemm_standard_")]
+    assert 0 < len(standard) < len(whole)
+
+
+def test_the_command_line_suggests_the_full_name_of_a_preset() -> None:
+    result = CliRunner().invoke(app, ["list", "--preset", "fp16_rcr_essential"])
+    assert result.exit_code == 2
+    assert "did you mean 'gemm.fp16_rcr_essential'?" in result.stderr

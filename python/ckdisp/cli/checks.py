@@ -103,8 +103,8 @@ def _cpu() -> Iterator[Check]:
         return
     forced = os.environ.get(variable)
     reports = " ".join(level.features) or "no feature that a better level needs"
-    why = f"set by {variable}" if forced else f"the CPU reports {reports}"
-    yield Check("cpu level", OK, f"{level.name}: {why}{_missing(level)}")
+    why = f"set by {variable}" if forced else f"the CPU reports {reports}{_missing(level)}"
+    yield Check("cpu level", OK, f"{level.name}: {why}")
     yield Check("threads", OK, f"{threads} for CPU kernels (CKDISP_NUM_THREADS changes it)")
 
 

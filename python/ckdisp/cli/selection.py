@@ -82,34 +82,37 @@ class Selection:
         if self.spec is not None:
             self._refuse_with_spec()
             return KernelSet.from_spec(self.spec, archs=arches, provider=self.provider)
+        if self.preset is not None:
+            if self.tiles:
+                raise click.UsageError("--preset names its tiles itself; leave --tiles out")
+            return self._preset(self.preset, arches)
         if self.family is None:
-            raise click.UsageError("give a FAMILY, such as gemm.standard, or a file with --spec")
-        if self.preset is None:
-            return KernelSet.sweep(
-                self.family,
-                arches,
-                provider=self.provider,
-                tiles=self.tiles or "curated",
-                where=self.where,
+            raise click.UsageError(
+                "give a FAMILY, such as gemm.standard, a --preset, or a file with --spec"
             )
-        if self.tiles:
-            raise click.UsageError("--preset names its tiles itself; leave --tiles out")
-        return self._preset(self.family, arches)
+        return KernelSet.sweep(
+            self.family,
+            arches,
+            provider=self.provider,
+            tiles=self.tiles or "curated",
+            where=self.where,
+        )
 
-    def _preset(self, family: str, arches: list[str]) -> KernelSet:
+    def _preset(self, name: str, arches: list[str]) -> KernelSet:
+        """The kernels of a preset: of every family that it holds, or of the one named."""
         from ..kernel_set import KernelSet
 
-        FAMILY.code(family, "family")
-        op = family.partition(".")[0]
-        assert self.preset is not None
-        name = self.preset if self.preset.startswith(f"{op}.") else f"{op}.{self.preset}"
+        if self.family is not None:
+            FAMILY.code(self.family, "family")
+            op = self.family.partition(".")[0]
+            name = name if name.startswith(f"{op}.") else f"{op}.{name}"
         found = KernelSet.preset(name, arches, provider=self.provider)
-        wanted = Conditions({family}, self.where)
-        kept = found.filter(wanted)
+        kept = found.filter(Conditions([self.family] if self.family else [], self.where))
         if not kept:
             families = sorted({key.family for key in found})
+            wanted = f"kernels of {self.family}" if self.family else "kernels"
             raise InvalidKey(
-                f"preset {name} holds no kernels of {family} that --where accepts; it holds "
+                f"preset {name} holds no {wanted} that --where accepts; it holds "
                 f"{len(found)} kernels of {', '.join(families)}"
             )
         return kept
@@ -138,7 +141,10 @@ _OPTIONS = (
         "of this machine; may be repeated.",
     ),
     click.option("--provider", help="Only kernels of this provider."),
-    click.option("--preset", help="A named set, such as fp16_rcr_essential."),
+    click.option(
+        "--preset",
+        help="A named set, such as gemm.fp16_rcr_essential; with FAMILY, its part of that family.",
+    ),
     click.option(
         "--tiles",
         type=click.Choice(["curated", "all"]),
