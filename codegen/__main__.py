@@ -40,7 +40,7 @@ def _kernels(options: argparse.Namespace) -> KernelSet:
         for spec in options.spec
     ]
     if options.preset and not archs:
-        raise InvalidKey("a preset needs to know for which arch; add --arch")
+        raise InvalidKey("a preset names no arch; add --arch (ARCHS of ckdisp_add_kernels)")
     sets += [KernelSet.preset(p, archs, provider=options.provider) for p in options.preset]
     if not sets:
         raise InvalidKey("no kernels are declared; give --spec FILE or --preset NAME")

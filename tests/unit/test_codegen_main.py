@@ -78,7 +78,7 @@ def test_nothing_declared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["generate", "--out", str(tmp_path / "out")]) == 2
     assert "give --spec FILE or --preset NAME" in capsys.readouterr().err
     assert main(["generate", "--out", str(tmp_path / "out"), "--preset", "gemm.x"]) == 2
-    assert "add --arch" in capsys.readouterr().err
+    assert "add --arch (ARCHS of ckdisp_add_kernels)" in capsys.readouterr().err
 
 
 def test_inputs_are_all_files_of_the_generator(
