@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxListed = 8;
 
-// The shell command that builds a kernel for the problem.
+// The shell command that builds a kernel for the problem, and what to do with the result.
 std::string build_command(const GemmProblemData& p, Arch arch) {
   const bool plain = p.elementwise == Elementwise::passthrough && p.num_d == 0;
   std::string where = "dtype_a=";
@@ -32,7 +32,9 @@ std::string build_command(const GemmProblemData& p, Arch arch) {
     append("layout_d", to_name(p.layout_d));
   }
   return std::string("ckdisp generate ") + (plain ? "gemm.standard" : "gemm.multi_d") + " --arch " +
-         to_name(arch) + " --where " + where + " --out kernels && ckdisp build kernels";
+         to_name(arch) + " --where " + where +
+         " --out kernels && ckdisp build kernels; then add kernels/libckdisp_kernels.so to the "
+         "registry (in Python, KernelSet.sweep(...).build() and Registry.merge() do both)";
 }
 
 bool is_eight_bit_float(Dtype dtype) { return dtype == Dtype::fp8 || dtype == Dtype::bf8; }
