@@ -99,6 +99,7 @@ function(ckdisp_add_kernels target)
     set(output "${target}")
   endif()
   cmake_path(ABSOLUTE_PATH output BASE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}" NORMALIZE)
+  _ckdisp_claim_directory("${target}" "${output}")
 
   set(options --out "${output}" --name "${target}")
   foreach(file IN LISTS arg_SPEC)
@@ -154,6 +155,9 @@ macro(_ckdisp_check_arguments target)
   set(problem)
   if(NOT "${target}" MATCHES "^[A-Za-z_][A-Za-z0-9_]*$")
     set(problem "the target is part of a C function's name, so it must be a C identifier")
+  elseif("${target}" MATCHES "^(all|clean|help|install|preinstall|edit_cache|rebuild_cache)$"
+         OR "${target}" MATCHES "^(ALL_BUILD|INSTALL|ZERO_CHECK)$")
+    set(problem "CMake reserves the name; choose another target")
   elseif(TARGET "${target}")
     set(problem "a target of this name exists already")
   elseif(DEFINED arg_UNPARSED_ARGUMENTS)
@@ -178,6 +182,23 @@ macro(_ckdisp_check_arguments target)
       "[OUTPUT_DIRECTORY directory])")
   endif()
 endmacro()
+
+# Refuse a folder that is not for one set of kernels alone: another call of ours, CMake itself or
+# the author of the project keeps files of the same names there.
+function(_ckdisp_claim_directory target directory)
+  cmake_path(APPEND directory "" OUTPUT_VARIABLE folder) # with one slash at the end
+  set(taken "${CMAKE_SOURCE_DIR}" "${CMAKE_BINARY_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}"
+            "${CMAKE_CURRENT_BINARY_DIR}")
+  list(TRANSFORM taken APPEND "/")
+  get_property(claimed GLOBAL PROPERTY CKDISP_OUTPUT_DIRECTORIES)
+  list(APPEND taken ${claimed})
+  if(folder IN_LIST taken)
+    message(FATAL_ERROR
+      "ckdisp_add_kernels(${target}): OUTPUT_DIRECTORY '${directory}' is in use, as a source or "
+      "build folder or by other kernels; give a folder of its own, or leave it away")
+  endif()
+  set_property(GLOBAL APPEND PROPERTY CKDISP_OUTPUT_DIRECTORIES "${folder}")
+endfunction()
 
 # The cmake driver: the generated CMakeLists.txt, whose target becomes one of this project.
 macro(_ckdisp_kernels_by_cmake)

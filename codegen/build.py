@@ -106,7 +106,7 @@ def build(
     manifest = read_manifest(folder)
     if manifest is None or not (folder / "build.ninja").is_file():
         raise BuildError(
-            f"{folder} holds no build.ninja of ckdisp; write it with "
+            f"{folder} holds no build.ninja of ckdisp with a whole manifest.json; write them with "
             "ckdisp.generate(kernels, folder, emit=('ninja',)) or `ckdisp generate`"
         )
     if jobs is None:

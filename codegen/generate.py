@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .check import checked_keys
-from .emit.cmake import cmake_text
+from .emit.cmake import RESERVED_TARGETS, cmake_text
 from .emit.files import write_atomic
 from .emit.graph import ninja_text
 from .emit.makefile import flags_text, makefile_text
@@ -70,6 +70,11 @@ def generate(
     if not _LIBRARY_NAME.fullmatch(name):
         raise BuildError(
             f"library name {name!r} is not a C identifier; use letters, digits and underscores"
+        )
+    if "cmake" in emit and name in RESERVED_TARGETS:
+        raise BuildError(
+            f"library name {name!r} is a target that CMake reserves; choose another name, or leave "
+            "'cmake' out of what is emitted"
         )
     keys = checked_keys(kernels)
     if not keys:

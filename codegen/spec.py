@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx", ".hpp")
-_MAX_BYTES = 1 << 28
+_MAX_BYTES = 1 << 26
 _MEMBERS = {
     "family": ("family", "arch", "provider", "receipt", "tiles", "where"),
     "preset": ("preset", "arch", "provider"),
@@ -66,9 +66,11 @@ def _read(path: Path) -> Any:
 
         return _parse(run_cpp_spec(path), str(path))
     try:
-        if path.stat().st_size > _MAX_BYTES:
+        with open(path, "rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)  # a device may have no end
+        if len(data) > _MAX_BYTES:
             raise InvalidKey(f"{path}: more than {_MAX_BYTES} bytes; this is no spec file")
-        text = path.read_text(encoding="utf-8")
+        text = data.decode("utf-8")
     except OSError as error:
         raise InvalidKey(f"cannot read the spec {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

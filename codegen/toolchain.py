@@ -54,7 +54,8 @@ class Toolchain:
             tried = [f"{c} on PATH" for c in commands]
         front: list[str] = []
         while words and Path(words[0]).name in _LAUNCHERS and len(words) > 1:
-            front.append(_must_find(words.pop(0), env, [f"launcher {front}"]))
+            name = words.pop(0)
+            front.append(_must_find(name, env, [f"the launcher {name} of {origin}={asked}"]))
         path = _must_find(words[0] if words else "", env, tried)
         if launcher is None:
             launcher = env.get("CKDISP_COMPILER_LAUNCHER") or env.get("CMAKE_CXX_COMPILER_LAUNCHER")

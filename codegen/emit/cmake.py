@@ -8,6 +8,12 @@ from .templates import render
 from .tree import LIBRARY_SOURCE, Tree, Unit, Variant
 from .unit import TEXT_MARKER
 
+# Names that CMake gives to no target of a project.
+RESERVED_TARGETS = (
+    *("all", "ALL_BUILD", "clean", "edit_cache", "help", "install", "INSTALL", "preinstall"),
+    *("rebuild_cache", "ZERO_CHECK"),
+)
+
 
 def quote(word: str) -> str:
     """``word`` as one CMake argument."""

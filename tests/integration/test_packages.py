@@ -146,6 +146,8 @@ def test_a_spec_that_is_wrong_stops_configuring(tmp_path: Path) -> None:
         ("SPEC kernels.json ARCHS generic7", "unknown arch 'generic7'"),
         ("SPEC kernels.json ARCH generic", "there is no SPEC file"),
         ("PRESET gemm.none ARCHS generic", "gemm.none"),
+        ("SPEC kernels.json OUTPUT_DIRECTORY .", "OUTPUT_DIRECTORY"),
+        ("SPEC kernels.json OUTPUT_DIRECTORY ${CMAKE_SOURCE_DIR}/", "is in use"),
     ],
 )
 def test_wrong_arguments_are_explained(tmp_path: Path, arguments: str, message: str) -> None:
@@ -155,6 +157,22 @@ def test_wrong_arguments_are_explained(tmp_path: Path, arguments: str, message: 
         f"find_package(ckdisp REQUIRED)\nckdisp_add_kernels(kernels {arguments})\n"
     )
     assert message in project.configure().failed().flat
+
+
+def test_names_and_folders_in_use_are_explained(tmp_path: Path) -> None:
+    project = Project.copy("cpp_consumer", tmp_path, ckdisp_DIR=str(cmake_dir()))
+    start = (
+        "cmake_minimum_required(VERSION 3.24)\nproject(wrong LANGUAGES CXX)\n"
+        "find_package(ckdisp REQUIRED)\n"
+    )
+    lists = project.source / "CMakeLists.txt"
+    lists.write_text(start + "ckdisp_add_kernels(clean SPEC kernels.json)\n")
+    assert "CMake reserves the name" in project.configure().failed().flat
+    lists.write_text(
+        start + "ckdisp_add_kernels(one SPEC kernels.json ARCHS generic)\n"
+        "ckdisp_add_kernels(two SPEC kernels.json ARCHS generic OUTPUT_DIRECTORY one/)\n"
+    )
+    assert "is in use" in project.configure().failed().flat
 
 
 def test_python_without_the_generators_packages_is_explained(tmp_path: Path) -> None:

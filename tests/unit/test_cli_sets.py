@@ -196,6 +196,26 @@ def test_generate_into_a_file_is_a_usage_error(tmp_path: Path) -> None:
     assert "is a file" in result.stderr
 
 
+@pytest.mark.parametrize("arguments", [["generate", "gemm.standard", *FP32, "--out"], ["build"]])
+def test_an_empty_folder_name_is_not_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments, "")
+    assert result.exit_code == 2
+    assert "it is empty; name a folder" in result.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_build_of_a_folder_with_a_damaged_manifest(tmp_path: Path) -> None:
+    result = run("generate", "gemm.standard", *FP32, "--out", str(tmp_path))
+    assert result.exit_code == 0
+    (tmp_path / "manifest.json").write_text("{")
+    result = run("build", str(tmp_path))
+    assert result.exit_code == 1
+    assert "manifest.json" in result.stderr and "ckdisp generate" in result.stderr
+
+
 def test_build_of_a_foreign_folder_says_what_to_do(tmp_path: Path) -> None:
     result = run("build", str(tmp_path))
     assert result.exit_code == 1

@@ -167,6 +167,14 @@ def test_name_that_is_no_identifier(out: Path) -> None:
     assert not out.exists()
 
 
+@pytest.mark.parametrize("name", ["all", "clean", "install"])
+def test_names_that_cmake_reserves(out: Path, name: str) -> None:
+    with pytest.raises(BuildError, match=f"library name '{name}' is a target that CMake reserves"):
+        generate(keys(1), out, name=name)
+    assert not out.exists()
+    assert generate(keys(1), out, "make", name=name).library == name
+
+
 def test_empty_set(out: Path) -> None:
     with pytest.raises(InvalidKey, match="the kernel set is empty"):
         generate([], out)

@@ -177,6 +177,12 @@ CKDISP_KERNEL_SET(kernels) {
 """
 
 
+def test_a_file_without_an_end(monkeypatch):
+    monkeypatch.setattr("ckdisp.codegen.spec._MAX_BYTES", 1000)
+    with pytest.raises(InvalidKey, match="more than 1000 bytes"):
+        load_spec("/dev/zero")
+
+
 @needs_compiler
 def test_a_spec_in_cpp(tmp_path):
     path = tmp_path / 'kernel "set".cpp'

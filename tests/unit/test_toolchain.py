@@ -61,6 +61,8 @@ def test_no_compiler_says_what_was_tried_and_what_to_install() -> None:
         assert part in str(caught.value)
     with pytest.raises(BuildError, match="tried CXX=mycc"):
         Toolchain.find(env={"PATH": "/nowhere", "CXX": "mycc"})
+    with pytest.raises(BuildError, match=r"tried the launcher ccache of CXX=ccache g\+\+"):
+        Toolchain.find(env={"PATH": "/nowhere", "CXX": "ccache g++"})
     with pytest.raises(BuildError, match="cannot read CXX"):
         Toolchain.find(env={"PATH": "/nowhere", "CXX": "g++ 'open"})
     with pytest.raises(BuildError, match="launcher nocache"):

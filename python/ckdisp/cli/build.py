@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from .output import is_terminal, json_option, plural, print_json
-from .params import NamesType
+from .params import FolderType, NamesType
 from .selection import Selection, set_options
 
 EMITTERS = ("ninja", "cmake", "make")
@@ -21,9 +21,9 @@ EMITTERS = ("ninja", "cmake", "make")
 @set_options
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FolderType(),
     required=True,
-    help="Folder to write; it must be new, empty or written by ckdisp.",
+    help="Folder to write. Files that ckdisp did not write are never touched.",
 )
 @click.option(
     "--emit",
@@ -67,7 +67,7 @@ def generate_command(
 
 
 @click.command("build")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=FolderType())
 @click.option("--jobs", "-j", type=click.IntRange(1, 4096), help="Compile jobs at once.")
 @click.option("--verbose", "-v", is_flag=True, help="A line for every file that is compiled.")
 @json_option

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,6 +57,20 @@ class ShapeType(_ParamType):
                 ctx,
             )
         return Shape(*(int(g) for g in match.groups()))
+
+
+class FolderType(_ParamType):
+    """A folder, new or not. An empty text, as of an unset variable, is not the current one."""
+
+    name = "DIRECTORY"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        if not os.fspath(value):
+            self.fail("it is empty; name a folder", param, ctx)
+        path = Path(value)
+        if path.exists() and not path.is_dir():
+            self.fail(f"'{path}' is a file; name a folder", param, ctx)
+        return path
 
 
 class EnumType(_ParamType):
