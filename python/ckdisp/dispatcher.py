@@ -47,7 +47,7 @@ class Dispatcher:
     support it and returns kernels, or their names, best first; it is asked once per problem.
     ``num_threads`` is for CPU kernels; None or 0 takes ``CKDISP_NUM_THREADS``, else
     ``OMP_NUM_THREADS``, else the CPUs of the process. Methods may be called from several threads
-    at once.
+    at once, and in a process made by fork().
     """
 
     __slots__ = ("_core", "_gemm", "registry")

@@ -122,6 +122,7 @@ void says_what_is_missing() {
   CHECK_THROWS(dispatcher.select(layout), KernelNotFound, "it has rcr passthrough d=0 -> fp32");
   CHECK_THROWS(dispatcher.select(GemmProblem(-4, 4, 4)), InvalidArgument, "negative");
   CHECK_THROWS(dispatcher.run("aa", problem(), args()), KernelNotFound, "did you mean 'a'?");
+  CHECK_THROWS(dispatcher.run("aa", GemmProblem(2, 3, 4), args()), KernelNotFound, "'a'");
   behaviours[0].supported = false;
   CHECK_THROWS(dispatcher.select(problem()), UnsupportedProblem, "a: [pad] mock 0 refuses");
   CHECK_THROWS(dispatcher.run("a", problem(), args()), UnsupportedProblem, "mock 0 refuses");

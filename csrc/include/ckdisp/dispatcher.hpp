@@ -85,6 +85,10 @@ class Dispatcher {
   void run(const GemmProblem& problem, const GemmArgs& args, Launch launch = {}) const {
     run(problem.data(), args, launch);
   }
+  void run(std::string_view kernel_name, const GemmProblem& problem, const GemmArgs& args,
+           Launch launch = {}) const {
+    run(kernel_name, problem.data(), args, launch);
+  }
 
   const Registry& registry() const;
   int num_threads() const;
