@@ -1,6 +1,6 @@
 """GEMM on the CPU: ckdisp against NumPy and PyTorch.
 
-Calls of the three alternate in one process, so that they meet the same clock and the same noise;
+Bursts of calls of the three alternate in one process, so that they meet the same clock and noise;
 each time is the median of its calls. `ratio` compares the medians with the faster of the others,
 `best` the shortest times, which other work on the machine disturbs less. One process for each
 number of threads. PyTorch is optional.
@@ -24,6 +24,7 @@ Call = Callable[[], object]
 SQUARE = (256, 384, 512, 768, 1024, 1536, 2048)
 FEW_ROWS = (1, 4, 16)
 SLOW = 1.0  # seconds
+BURST = 0.01  # seconds
 WEIGHTS = 4096  # N and K of the problems with few rows
 
 
@@ -57,13 +58,21 @@ def interleaved(calls: dict[str, Call], seconds: float, threads: int) -> dict[st
     while rounds < 5 or (time.perf_counter() < end and rounds < 2000):
         for name in names:
             time.sleep(pause)
-            calls[name]()  # wakes its threads, fills the caches
-            start = time.perf_counter()
-            calls[name]()
-            times[name].append(time.perf_counter() - start)
+            burst(calls[name])  # wakes its threads, fills the caches
+            times[name] += burst(calls[name])
         names.append(names.pop(0))
         rounds += 1
     return {name: [1e3 * t for t in taken] for name, taken in times.items()}
+
+
+def burst(call: Call) -> list[float]:
+    """Seconds of consecutive calls, for about ``BURST`` seconds, at least one."""
+    taken = []
+    while not taken or sum(taken) < BURST:
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return taken
 
 
 def numpy_calls(m: int, n: int, k: int, dtype: str, layout: str, disp: Any) -> dict[str, Call]:
