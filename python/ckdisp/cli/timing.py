@@ -7,6 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+# Idle threads of a library wait for work in a loop, some for tens of milliseconds, and would take
+# the next contestant's cores.
+PAUSE = 0.05
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -22,16 +26,17 @@ def interleaved(
 ) -> dict[str, Timing]:
     """Time each function in turns until ``seconds`` have passed, each at least ``min_runs`` times.
 
-    Every function is run once before, untimed, so that memory is touched and choices are made.
+    Every function is run once before each timed run, untimed: its choices are made, its memory is
+    touched and its threads are awake.
     """
-    for run in contestants.values():
-        run()
     samples: dict[str, list[float]] = {name: [] for name in contestants}
     clock = time.perf_counter
     end = clock() + seconds
     rounds = 0
     while rounds < min_runs or clock() < end:
         for name, run in contestants.items():
+            time.sleep(PAUSE)
+            run()  # wakes the contestant's own threads
             start = clock()
             run()
             samples[name].append(clock() - start)
