@@ -41,9 +41,9 @@ def interleaved(calls: dict[str, Call], seconds: float, threads: int) -> dict[st
 
     A call that takes very long is timed once.
     """
-    # Idle threads of a library wait for work in a loop, some for tens of milliseconds, and would
+    # Idle threads of a library wait for work in a loop, some for 100 milliseconds, and would
     # take the next one's cores.
-    pause = 0.05 if threads > 1 else 0.0
+    pause = 0.12 if threads > 1 else 0.0
     times: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
     for name, call in calls.items():

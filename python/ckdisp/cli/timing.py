@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-# Idle threads of a library wait for work in a loop, some for tens of milliseconds, and would take
+# Idle threads of a library wait for work in a loop, some for 100 milliseconds, and would take
 # the next contestant's cores.
-PAUSE = 0.05
+PAUSE = 0.12
 
 
 @dataclass(frozen=True)
