@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from installed import needs_prebuilt, package_file
 from kernel_check import check_kernel
 
 import ckdisp
@@ -18,13 +19,12 @@ FUSED = [v for v in ELEMENTWISE.values if v != "passthrough"]
 
 
 def prebuilt(level: str) -> Path:
-    places = [Path(p) / "prebuilt" / f"libckdisp_cpu_{level}.so" for p in ckdisp.__path__]
-    found = next((p for p in places if p.is_file()), None)
-    if found is None:
-        pytest.skip("an editable install made with CKDISP_PREBUILT=OFF")
-    return found
+    library = package_file(f"prebuilt/libckdisp_cpu_{level}.so")
+    assert library is not None
+    return library
 
 
+@needs_prebuilt
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_prebuilt_kernel_computes(level: str, threads: int) -> None:
@@ -110,6 +110,7 @@ def test_objects_hold_one_kernel_and_nothing_shared(cache: Path) -> None:
         assert symbol.startswith("ckdisp_k_gemm_")
 
 
+@needs_prebuilt
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("m", [1, 40])
 def test_not_a_number_and_infinity_stay_where_they_belong(dtype: str, m: int) -> None:

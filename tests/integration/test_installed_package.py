@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cmake_project import ROOT, clean_environment, run
+from installed import needs_prebuilt, package_file
 
 import ckdisp
 from ckdisp.codegen.version import VERSION
@@ -20,23 +20,6 @@ from ckdisp.codegen.version import VERSION
 LEVELS = ["generic"]
 if platform.machine() in ("x86_64", "AMD64"):
     LEVELS += ["x86-64-v3", "x86-64-v4", "x86-64-v4-bf16"]
-
-
-def package_file(name: str) -> Path | None:
-    """A file of the installed package, which an editable install spreads over several folders."""
-    return next((f for p in ckdisp.__path__ if (f := Path(p) / name).is_file()), None)
-
-
-def installed_without_kernels() -> bool:
-    """Whether this is a developer's editable install that left the prebuilt kernels out."""
-    origin = importlib.metadata.distribution("ckdisp").read_text("direct_url.json") or "{}"
-    editable = json.loads(origin).get("dir_info", {}).get("editable", False)
-    return bool(editable) and package_file("prebuilt/libckdisp_cpu_generic.so") is None
-
-
-needs_prebuilt = pytest.mark.skipif(
-    installed_without_kernels(), reason="an editable install made with CKDISP_PREBUILT=OFF"
-)
 
 
 def test_the_version_has_one_home() -> None:

@@ -7,6 +7,7 @@
 namespace ckdisp::cpu {
 namespace {
 
+// Not the one of <ckdisp/names.hpp>: functions that kernels share must not leave their unit.
 constexpr int size_of(Dtype d) {
   switch (d) {
     case Dtype::fp32:
