@@ -59,8 +59,7 @@ class Toolchain:
         path = _must_find(words[0] if words else "", env, tried)
         if launcher is None:
             launcher = env.get("CKDISP_COMPILER_LAUNCHER") or env.get("CMAKE_CXX_COMPILER_LAUNCHER")
-        for word in _split(launcher.replace(";", " "), "launcher") if launcher else ():
-            front.append(word if front else _must_find(word, env, [f"launcher {launcher}"]))
+        front += find_launcher(launcher, env)
         if cxx_flags is None:
             cxx_flags = _split(env.get("CKDISP_CXXFLAGS", ""), "CKDISP_CXXFLAGS")
         return cls(path, (*words[1:], *cxx_flags), tuple(front))
@@ -72,14 +71,14 @@ class Toolchain:
 
     def accepts(self, flag: str) -> bool:
         """Whether a shared library compiles and links with ``flag``."""
-        return _accepts(self.cxx, self.cxx_flags, flag, _signature(self.cxx))
+        return _accepts(self.cxx, self.cxx_flags, flag, signature(self.cxx))
 
     def identity(self) -> str:
         """64 hex digits over the content of the compiler and what it says of itself.
 
         Neither its path nor its time stamps take part; a launcher does not either.
         """
-        return _identity(self.cxx, _signature(real_binary(self.cxx)))
+        return _identity(self.cxx, signature(real_binary(self.cxx)))
 
     def system_dirs(self) -> tuple[str, ...]:
         """The folders searched for ``<...>`` includes, in order."""
@@ -98,6 +97,12 @@ def which(command: str, env: Mapping[str, str] | None = None) -> str | None:
         if command and os.path.isabs(folder) and _executable(path):
             return path
     return None
+
+
+def find_launcher(launcher: str | None, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of ``launcher``, ``ccache --flag`` or ``ccache;--flag``, the first as a path."""
+    words = _split(launcher.replace(";", " "), "launcher") if launcher else []
+    return (*(_must_find(w, env, [f"launcher {launcher}"]) for w in words[:1]), *words[1:])
 
 
 def real_binary(path: str) -> str:
@@ -137,7 +142,7 @@ def _must_find(command: str, env: Mapping[str, str], tried: Sequence[str]) -> st
     return path
 
 
-def _signature(path: str) -> tuple[int, ...]:
+def signature(path: str) -> tuple[int, ...]:
     """Changes with every change of the file; only keys memory of this process, never a cache."""
     try:
         stat = os.stat(path)
