@@ -78,7 +78,8 @@ std::string table_fault(const ckdisp_library* table) {
     if (kernel == nullptr || kernel->size != sizeof(ckdisp_kernel) || kernel->op != Op::gemm ||
         kernel->key_size != sizeof(GemmKey) || kernel->key == nullptr || kernel->name == nullptr ||
         kernel->supports == nullptr || kernel->cost == nullptr ||
-        kernel->workspace_size == nullptr || kernel->run == nullptr) {
+        kernel->workspace_size == nullptr || kernel->run == nullptr ||
+        (kernel->needs_prepare == nullptr) != (kernel->prepare == nullptr)) {
       return "has a damaged entry for kernel " + std::to_string(i) + rebuild;
     }
   }

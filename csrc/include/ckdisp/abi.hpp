@@ -15,7 +15,7 @@
 namespace ckdisp {
 
 inline constexpr std::uint32_t kAbiMagic = 0x434b4430u;  // "CKD0"
-inline constexpr std::uint32_t kAbiVersion = 1;
+inline constexpr std::uint32_t kAbiVersion = 2;
 
 enum class Op : std::uint32_t { gemm = 0 };
 
@@ -35,7 +35,8 @@ struct GemmProblemData {
   Order layout_d;
   Elementwise elementwise;
   std::uint8_t num_d;
-  std::uint8_t reserved[3];  // zero: problems are hashed and compared bytewise
+  std::uint8_t shuffled_b;   // 1: B is in the order that a preshuffle kernel reads, not in `layout`
+  std::uint8_t reserved[2];  // zero: problems are hashed and compared bytewise
 };
 
 // The data of one call.
@@ -51,8 +52,9 @@ struct GemmArgs {
 
 // Where and how one call runs.
 struct Launch {
-  void* stream;              // the device's stream; null on a CPU
-  std::int32_t num_threads;  // threads of a CPU kernel; at least 1
+  void* stream = nullptr;        // of the device; null is its default stream
+  std::int32_t num_threads = 0;  // threads of a CPU kernel; at least 1 when a kernel sees it
+  std::int32_t device = -1;      // HIP's index of the device; -1 is the CPU
 };
 
 // Why a call was refused or failed. The text is one sentence with the values at fault.
@@ -77,11 +79,15 @@ inline bool refuse(Refusal* refusal, Reason reason, const char* format, Args... 
 extern "C" {
 
 // One kernel. `problem` and `args` point to the structs of `op`. Functions do not throw.
+//
+// Only prepare() and run() of a device's kernel need the device: they are called with it current,
+// and put work on launch->stream without waiting for it. The other functions answer on any machine;
+// they are asked with launch->device -1 when the device is not there, and then assume a usual one.
 struct ckdisp_kernel {
   std::uint32_t size;  // sizeof(ckdisp_kernel) of the library
   Op op;
   const char* name;  // canonical kernel name
-  const char* arch;
+  const char* arch;  // of a GPU with the target features that it must have: "gfx942:xnack-"
   const char* provider;
   const void* key;  // GemmKey
   std::uint32_t key_size;
@@ -90,11 +96,16 @@ struct ckdisp_kernel {
   bool (*supports)(const void* problem, Refusal* refusal);
   // Estimated cost of a supported problem in arbitrary units; only the order matters.
   double (*cost)(const void* problem, const Launch* launch);
-  // Bytes of scratch memory, 64-byte aligned, that run() needs.
+  // Bytes of scratch memory, 64-byte aligned and on the kernel's device, that run() needs.
   std::uint64_t (*workspace_size)(const void* problem, const Launch* launch);
   // Runs the kernel; false with a refusal on failure.
   bool (*run)(const void* problem, const void* args, void* workspace, const Launch* launch,
               Refusal* refusal);
+  // Whether prepare() must come before each run(): work that is no part of the kernel's time, such
+  // as zeroing C for atomic additions. Both null when the kernel has no such work.
+  bool (*needs_prepare)(const void* problem) = nullptr;
+  bool (*prepare)(const void* problem, const void* args, void* workspace, const Launch* launch,
+                  Refusal* refusal) = nullptr;
 };
 
 struct ckdisp_library {
