@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import platform
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,12 @@ ArchLike = str | Sequence[str]
 TILES = ("curated", "all")
 
 
-def resolve_archs(archs: ArchLike) -> tuple[str, ...]:
-    """Arch names, without repetition: of one name or several, ``cpu`` or ``native``."""
+def resolve_archs(archs: ArchLike, provider: str | None = None) -> tuple[str, ...]:
+    """Arch names, without repetition: of one name or several, ``cpu`` or ``native``.
+
+    ``native`` is the best CPU level of this machine or, for a ``provider`` of GPU kernels, what
+    :func:`.rocm.archs.find_archs` finds.
+    """
     if not isinstance(archs, (str, list, tuple)):
         raise InvalidKey(f"arch must be a name or a list of names, not {archs!r}")
     names: dict[str, None] = {}
@@ -33,11 +38,29 @@ def resolve_archs(archs: ArchLike) -> tuple[str, ...]:
             raise InvalidKey(f"arch must be a name, not {name!r}")
         if name == "cpu":
             names.update((n, None) for n, facts in arches().items() if not facts.is_gpu)
+        elif name == "native":
+            native = native_gpus() if serves_gpus(provider) else (native_level(),)
+            names.update(dict.fromkeys(native))
         else:
-            names[native_level() if name == "native" else find_arch(name).name] = None
+            names[find_arch(name).name] = None
     if not names:
         raise InvalidKey("no arch given; name at least one, e.g. 'gfx942' or 'native'")
     return tuple(names)
+
+
+def serves_gpus(provider: str | None) -> bool:
+    """Whether ``provider`` is one of kernels for GPUs."""
+    return any(facts.is_gpu and facts.provider == provider for facts in arches().values())
+
+
+def native_gpus() -> tuple[str, ...]:
+    """The GPU archs that settings name, else those of this machine; warns of those unknown."""
+    from .rocm.archs import default_archs  # only for who asks: it looks for ROCm
+
+    found = default_archs()
+    if found.left_out:
+        warnings.warn(found.warning(), stacklevel=2)
+    return found.names
 
 
 def native_level() -> str:
@@ -89,7 +112,7 @@ def declare_sweep(
         for column in column_names(op.key_class, field)
     )
     parts = []
-    for name in resolve_archs(arch):
+    for name in resolve_archs(arch, provider):
         chosen = provider or find_arch(name).provider
         request = SpaceRequest(family, name, chosen, tiles, receipt, named)
         try:
@@ -193,7 +216,7 @@ def declare_preset(name: str, arch: ArchLike, provider: str | None) -> list[Spac
     if name not in table:
         raise InvalidKey(unknown("preset", name, tuple(table)))
     parts = []
-    for target in resolve_archs(arch):
+    for target in resolve_archs(arch, provider):
         expected = find_arch(target).provider
         if provider not in (None, expected):
             raise InvalidKey(

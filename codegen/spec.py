@@ -3,7 +3,8 @@
 A document is ``{"ckdisp": 1, "sets": [...]}``. Each entry is a sweep (``family``, ``arch``,
 ``provider``, ``receipt``, ``tiles``, ``where``), a preset (``preset``, ``arch``, ``provider``), one
 ``key`` (fields; those left out take defaults) or a list of ``keys`` (full fields, or names).
-``arch`` may be left out where the caller names the archs.
+``arch`` may be left out where the caller names the archs, and where ``provider`` is one of GPU
+kernels: then it is ``native``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .declare import ArchLike, check_where, declare_preset, declare_sweep, resolve_archs
+from .declare import (
+    ArchLike,
+    check_where,
+    declare_preset,
+    declare_sweep,
+    resolve_archs,
+    serves_gpus,
+)
 from .enums import unknown
 from .errors import InvalidKey
 from .key import KernelKey
@@ -112,7 +120,10 @@ def _at(place: str) -> Iterator[None]:
 
 class _Reader:
     def __init__(self, archs: ArchLike | None, provider: str | None) -> None:
-        self._archs = None if archs is None else resolve_archs(archs)
+        if archs is not None:
+            resolve_archs(archs)  # a wrong name is refused also where every entry has its own
+        self._archs = "native" if archs is None else archs
+        self._named = archs is not None
         self._provider = provider
 
     def parts(self, document: Any) -> Iterator[Part]:
@@ -157,12 +168,13 @@ class _Reader:
         yield from read[kinds[0]](entry)
 
     def _arch(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
+        provider = entry.get("provider", self._provider)
         if "arch" in entry:
             with _at(".arch"):
-                return resolve_archs(entry["arch"])
-        if self._archs is None:
+                return resolve_archs(entry["arch"], provider)
+        if not self._named and not serves_gpus(provider):
             raise InvalidKey('no arch: add "arch" to the declaration, or give archs to the reader')
-        return self._archs
+        return resolve_archs(self._archs, provider)
 
     def _sweep(self, entry: Mapping[str, Any]) -> Sequence[Part]:
         family, where = entry["family"], entry.get("where", {})
