@@ -1,0 +1,64 @@
+// Guards: a unit compiles only for the arch of its key, with that arch's flags.
+#pragma once
+
+#include "ck.hpp"
+
+namespace ckdisp::tile {
+
+constexpr const ArchFacts& facts(Arch arch) { return kArches[static_cast<int>(arch)]; }
+
+constexpr bool is_family(Arch arch, const char* family) {
+  const char* name = facts(arch).family;
+  while (*name != '\0' && *name == *family) ++name, ++family;
+  return *name == *family;
+}
+constexpr bool is_rdna(Arch arch) { return is_family(arch, "rdna3") || is_family(arch, "rdna4"); }
+
+// Whether the arch has OCP FP8 numbers; false is the older FNUZ encoding.
+constexpr bool has_ocp_fp8(Arch arch) {
+  return is_family(arch, "cdna4") || is_family(arch, "rdna4");
+}
+
+// Whether this device pass compiles for `arch`; a host pass serves any arch.
+constexpr bool compiles_for([[maybe_unused]] Arch arch) {
+#if !defined(__HIP_DEVICE_COMPILE__)
+  return true;
+#elif defined(__gfx908__)
+  return arch == Arch::gfx908;
+#elif defined(__gfx90a__)
+  return arch == Arch::gfx90a;
+#elif defined(__gfx942__)
+  return arch == Arch::gfx942;
+#elif defined(__gfx950__)
+  return arch == Arch::gfx950;
+#elif defined(__gfx1100__)
+  return arch == Arch::gfx1100;
+#elif defined(__gfx1200__)
+  return arch == Arch::gfx1200;
+#elif defined(__gfx1201__)
+  return arch == Arch::gfx1201;
+#else
+  return false;
+#endif
+}
+
+template <class Key>
+struct ArchGuard {
+  static constexpr Arch arch = Key::key.arch;
+  static_assert(Key::key.provider == Provider::ck_tile, "the key belongs to another provider");
+  static_assert(compiles_for(arch),
+                "the unit is compiled for another --offload-arch than the arch of its key");
+  static_assert(CK_TILE_USE_WMMA == (is_rdna(arch) ? 1 : 0),
+                "CK_TILE_USE_WMMA must be 1 on RDNA and 0 on CDNA, in both passes");
+  static_assert(is_family(arch, "rdna3") || CK_TILE_USE_OCP_FP8 == (has_ocp_fp8(arch) ? 1 : 0),
+                "CK_TILE_USE_OCP_FP8 must be 1 on gfx950 and RDNA 4, 0 on older CDNA, in both "
+                "passes");
+#if defined(CK_GFX950_SUPPORT)
+  static_assert(arch == Arch::gfx950, "CK_GFX950_SUPPORT is for gfx950 only");
+#else
+  static_assert(arch != Arch::gfx950, "gfx950 needs -DCK_GFX950_SUPPORT");
+#endif
+  static constexpr bool checked = true;
+};
+
+}  // namespace ckdisp::tile
