@@ -151,8 +151,13 @@ def signature(path: str) -> tuple[int, ...]:
     return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
-def run_compiler(arguments: Sequence[str], *, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a compiler quietly, in the C locale; :class:`BuildError` if it cannot be started."""
+def run_compiler(
+    arguments: Sequence[str], *, stdin: str = "", setting: str = "CXX"
+) -> subprocess.CompletedProcess[str]:
+    """Run a compiler quietly, in the C locale; :class:`BuildError` if it cannot be started.
+
+    ``setting`` is the variable that the message says to change.
+    """
     try:
         return subprocess.run(
             list(arguments),
@@ -166,7 +171,7 @@ def run_compiler(arguments: Sequence[str], *, stdin: str = "") -> subprocess.Com
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(
-            f"cannot run the compiler {arguments[0]}: {error}; set CXX to one that works"
+            f"cannot run the compiler {arguments[0]}: {error}; set {setting} to one that works"
         ) from error
 
 

@@ -45,9 +45,9 @@ def gpu_names() -> tuple[str, ...]:
 def find_archs(env: Mapping[str, str] | None = None) -> Archs:
     """The archs of the first setting that is not empty, else those of the devices present.
 
-    ``$CKDISP_ARCHS`` may also hold CPU levels, which count for nothing here, and :class:`InvalidKey`
-    refuses a name that is wrong. The other settings belong to others: names in them that are not
-    known are left out.
+    ``$CKDISP_ARCHS`` may also hold CPU levels, which count for nothing here; a name in it that is
+    wrong raises :class:`InvalidKey`. The other settings belong to others: names in them that are
+    not known are left out.
     """
     env = os.environ if env is None else env
     for name in (SETTING, *SHARED_SETTINGS):

@@ -12,6 +12,8 @@ from pathlib import Path
 from .roots import package_folder
 
 SETTING = "CKDISP_CK_INCLUDE"
+# Where CMake's find_package(composable_kernel) found them; set by ckdisp's own CMake code.
+_PACKAGE = "CKDISP_CK_PACKAGE"
 _MARK = "ck_tile/ops/gemm.hpp"
 _AITER = "3rdparty/composable_kernel/include"
 
@@ -48,12 +50,15 @@ class Headers:
 
 
 def candidates(ck: str | None, root: str, env: Mapping[str, str]) -> Iterator[Headers]:
-    """Every place, best first: a setting, the ROCm at ``root``, the package ``amd-aiter``."""
+    """Every place, best first: settings, CMake's find, the ROCm at ``root``, ``amd-aiter``."""
     if ck:
         yield _inspect(ck, f"the CK setting {ck}", True)
     value = env.get(SETTING, "").strip()
     if value:
         yield _inspect(value, f"{SETTING}={value}", True)
+    value = env.get(_PACKAGE, "").strip()
+    if value:
+        yield _inspect(value, f"find_package(composable_kernel): {value}", False)
     if root:
         yield _inspect(root, f"the ROCm at {root}", False)
     package = package_folder("aiter_meta")

@@ -168,7 +168,7 @@ def _ask(hipconfig: str, question: str) -> str:
 @functools.cache
 def clang_version(compiler: str, _signature: tuple[int, ...]) -> str:
     """``clang 22.1.8`` or ``AMD clang 20.0.0``; :class:`BuildError` if it does not run."""
-    result = run_compiler([compiler, "--version"])
+    result = run_compiler([compiler, "--version"], setting="CKDISP_ROCM_PATH")
     found = re.search(r"^(.*?)clang version (\S+)", result.stdout, re.M)
     if result.returncode != 0 or found is None:
         said = (result.stderr or result.stdout).strip().splitlines() or ["it printed nothing"]

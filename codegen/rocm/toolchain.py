@@ -172,7 +172,7 @@ def _probe(
             Path(source).write_text("__attribute__((global)) void ckdisp_probe() {}\n")
             command = [compiler, *own, f"--offload-arch={arch}", "--offload-device-only"]
             command += [*flags, "-c", source, "-o", os.path.join(folder, "probe.o")]
-            result = run_compiler(command)
+            result = run_compiler(command, setting="CKDISP_ROCM_PATH")
     except OSError as error:
         raise BuildError(
             f"cannot write to the folder for temporary files: {error.strerror or error}; free "
@@ -196,7 +196,7 @@ def _identity(compiler: str, root: str, llvm_bin: str, _signature: tuple[int, ..
             with path.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
     # A clang that is a thin program over shared libraries is told apart by what it says.
-    version = run_compiler([compiler, "--version"])
+    version = run_compiler([compiler, "--version"], setting="CKDISP_ROCM_PATH")
     lines = [
         line
         for line in version.stdout.splitlines()

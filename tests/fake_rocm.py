@@ -1,0 +1,76 @@
+"""Small trees of shell scripts that look like a ROCm and like the CK Tile headers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+VERSION = "AMD clang version 20.0.0git (roc-7.1.0)"
+
+# Answers as hipcc or clang++ do, and compiles "kernels" into empty files.
+_COMPILER = """
+case " $* " in
+*" --version "*) printf '%s\\n' "{version}" 'Target: x86_64' "InstalledDir: $0" ;;
+*" -fno-such-flag "*) echo "clang++: error: unknown argument: '-fno-such-flag'" >&2; exit 1 ;;
+*" -c "*) while [ "$1" != -o ]; do shift; done; : > "$2" ;;
+esac
+"""
+
+_HIP_VERSION = """
+#define HIP_VERSION_MAJOR 7
+#define HIP_VERSION_MINOR 1
+#define HIP_VERSION_PATCH 42
+"""
+
+_CK_FILES = {
+    "ops/gemm.hpp": "",
+    "ops/gemm/pipeline/gemm_pipeline_problem.hpp": (
+        "struct UniversalGemmPipelineProblem {}; template <bool HasHotLoop_>"
+    ),
+    "ops/epilogue/cshuffle_epilogue.hpp": "template <operation MemoryOperation_>",
+    "ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v5.hpp": "",
+}
+
+
+def script(path: Path, text: str) -> Path:
+    """An executable shell script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def make_rocm(
+    root: Path,
+    *,
+    hipcc: bool = True,
+    llvm: str = "lib/llvm/bin",
+    version: str = VERSION,
+    headers: bool = True,
+    ck: bool = True,
+) -> Path:
+    """A ROCm at ``root``: compilers, HIP's headers, device libraries, and CK's headers."""
+    root.mkdir(parents=True, exist_ok=True)
+    if hipcc:
+        script(root / "bin" / "hipcc", _COMPILER.format(version=version))
+    if llvm:
+        script(root / llvm / "clang++", _COMPILER.format(version=version))
+        script(root / llvm / "llvm-objdump", "")
+    if headers:
+        (root / "include" / "hip").mkdir(parents=True)
+        (root / "include" / "hip" / "hip_runtime.h").touch()
+        (root / "include" / "hip" / "hip_version.h").write_text(_HIP_VERSION)
+    bitcode = root / "amdgcn" / "bitcode"
+    bitcode.mkdir(parents=True)
+    (bitcode / "ocml.bc").write_text("math")
+    if ck:
+        make_ck(root / "include")
+    return root
+
+
+def make_ck(include: Path, **files: str) -> Path:
+    """CK Tile headers below ``include``."""
+    for name, text in {**_CK_FILES, **files}.items():
+        path = include / "ck_tile" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return include
