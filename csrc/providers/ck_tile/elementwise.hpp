@@ -48,7 +48,7 @@ CK_TILE_DEVICE To convert_to(From x) {
   }
 }
 
-CK_TILE_DEVICE float logistic(float x) { return __builtin_amdgcn_rcpf(1.0f + __builtin_expf(-x)); }
+CK_TILE_DEVICE float logistic(float x) { return __builtin_amdgcn_rcpf(1.0f + __expf(-x)); }
 
 template <Elementwise op>
 inline constexpr bool is_product =
@@ -60,14 +60,14 @@ CK_TILE_DEVICE float activate(float x) {
   if constexpr (op == Elementwise::relu) {
     return x < 0.0f ? 0.0f : x;
   } else if constexpr (op == Elementwise::gelu) {
-    return 0.5f * x * (1.0f + __builtin_erff(x * 0.70710678f));
+    return 0.5f * x * (1.0f + ::erff(x * 0.70710678f));
   } else if constexpr (op == Elementwise::fast_gelu) {
     // tanh form: x * logistic of twice the argument of tanh.
     return x * logistic(x * (1.5957691216f + 0.0713548162726f * x * x));
   } else if constexpr (op == Elementwise::sigmoid) {
     return logistic(x);
   } else if constexpr (op == Elementwise::tanh) {
-    return __builtin_tanhf(x);
+    return ::tanhf(x);
   } else if constexpr (op == Elementwise::swish) {
     return x * logistic(x);
   } else if constexpr (op == Elementwise::hard_swish) {

@@ -107,15 +107,19 @@ struct EpilogueOf {
   static constexpr bool permutes_n =
       Loop::is_preshuffle && !is_rdna(key.arch) && key.warp[1] == 16 && repeat_n % 2 == 0;
 
+  // Behind two wave groups the first wave alone stores C, so the epilogue never has groups.
+  // CK's raw stores know neither single bytes nor additions.
+  static constexpr bool stores_raw = sizeof(C) > 1 && !Atomic;
+
   using Shuffled = ck::CShuffleEpilogue<ck::CShuffleEpilogueProblem<
       typename Loop::A, typename Loop::B, Ds, typename Loop::Acc, C, DsLayout,
       typename Loop::CLayout, F, key.tile[0], key.tile[1], key.wave[0], key.wave[1], key.warp[0],
-      key.warp[1], key.warp[2], Loop::Problem::TransposeC, operation, key.num_wave_groups,
+      key.warp[1], key.warp[2], Loop::Problem::TransposeC, operation, /*NumWaveGroups=*/1,
       /*FixedVectorSize=*/false, /*VectorSizeC=*/1, permutes_n>>;
   using Direct = ck::DefaultGemm2DEpilogue<ck::DefaultGemm2DEpilogueProblem<
       typename Loop::A, typename Loop::B, Ds, typename Loop::Acc, C, DsLayout,
       typename Loop::CLayout, F, key.tile[0], key.tile[1], key.pad_m, key.pad_n, key.warp[0],
-      key.warp[1], key.warp[2], Loop::Problem::TransposeC, /*UseRawStore=*/true, operation>>;
+      key.warp[1], key.warp[2], Loop::Problem::TransposeC, stores_raw, operation>>;
 
   using type = std::conditional_t<
       is_shuffled, ShuffledEpilogue<Shuffled, limit_to_int8>,

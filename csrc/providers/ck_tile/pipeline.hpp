@@ -33,6 +33,13 @@ struct PipelineOf<Pipeline::compv6> {
   template <class Problem>
   using type = ck::GemmPipelineAgBgCrCompV6<Problem>;
 };
+#if __has_include("ck_tile/ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_async.hpp")
+template <>
+struct PipelineOf<Pipeline::compasync> {
+  template <class Problem>
+  using type = ck::GemmPipelineAgBgCrCompAsync<Problem>;
+};
+#endif
 template <>
 struct PipelineOf<Pipeline::preshufflev2> {
   template <class Problem>
@@ -52,7 +59,8 @@ constexpr ck::GemmPipelineScheduler scheduler_of(Scheduler scheduler) {
 
 // Pipelines that use two LDS buffers in turn.
 constexpr bool has_two_buffers(Pipeline pipeline) {
-  return pipeline == Pipeline::compv4 || pipeline == Pipeline::preshufflev2;
+  return pipeline == Pipeline::compv4 || pipeline == Pipeline::compasync ||
+         pipeline == Pipeline::preshufflev2;
 }
 
 template <class Key>
