@@ -110,6 +110,7 @@ PIPELINE = Enum(
         "preshufflev2",
         "packed",
         "skinny",
+        "compasync",
     ),
     "main loop; packed and skinny are the CPU provider's",
 )
