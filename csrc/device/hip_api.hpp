@@ -10,9 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
-// Hidden: every library that includes this has its own copy, whatever version it was built from.
-namespace ckdisp {
-namespace [[gnu::visibility("hidden")]] hip {
+namespace ckdisp::hip {
 
 // Values of hipError_t, hipMemcpyKind, stream and event flags, and hipDeviceAttribute_t.
 inline constexpr int kSuccess = 0, kErrorInvalidValue = 1, kErrorOutOfMemory = 2,
@@ -206,7 +204,8 @@ inline void search(State& state) {
       "", "");
 }
 
-inline const State& state() {
+// Hidden: every library that includes this has its own, whatever version it was built from.
+[[gnu::visibility("hidden")]] inline const State& state() {
   static const State* const found = [] {
     auto* made = new State;  // never freed: threads may still use it while the process exits
     search(*made);
@@ -227,5 +226,4 @@ inline const char* why_not() noexcept { return detail::state().loaded ? "" : det
 // The name by which the runtime was loaded; empty when there is none.
 inline const char* runtime_path() noexcept { return detail::state().path; }
 
-}  // namespace hip
-}  // namespace ckdisp
+}  // namespace ckdisp::hip
