@@ -94,7 +94,7 @@ def _tools(env: Mapping[str, str]) -> Iterator[str]:
     """Programs that print the archs of the devices; those of the ROCm in use first."""
     seen = set()
     for place in candidates(None, env):
-        for folder in (place.llvm_bin, os.path.join(place.root, "bin") if place.root else ""):
+        for folder in (place.llvm_bin, os.path.join(place.folder, "bin") if place.folder else ""):
             for name in _TOOLS if folder else ():
                 path = which(os.path.join(folder, name))
                 if path is not None and os.path.realpath(path) not in seen:

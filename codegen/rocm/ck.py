@@ -42,7 +42,7 @@ class Headers:
 
     origin: str
     setting: bool
-    include: str = ""
+    folder: str = ""
     problem: str = ""
 
     def __str__(self) -> str:

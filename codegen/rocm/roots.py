@@ -30,7 +30,7 @@ class Rocm:
 
     origin: str
     setting: bool
-    root: str = ""
+    folder: str = ""
     compiler: str = ""
     flags: tuple[str, ...] = ()
     llvm_bin: str = ""

@@ -54,19 +54,19 @@ class HipToolchain:
         """
         env = os.environ if env is None else env
         passed: list[str] = []
-        found = _first_rocm(roots.candidates(rocm, env), passed)
-        headers = _first_headers(ck_headers.candidates(ck, found.root, env), passed)
+        found = choose_rocm(roots.candidates(rocm, env), passed)
+        headers = choose_headers(ck_headers.candidates(ck, found.folder, env), passed)
         if launcher is None:
             names = ("CKDISP_COMPILER_LAUNCHER", "CMAKE_HIP_COMPILER_LAUNCHER")
             launcher = next((env[n] for n in names if env.get(n)), "")
         return cls(
             found.compiler,
             found.flags,
-            found.root,
+            found.folder,
             found.origin,
             found.version,
             found.llvm_bin,
-            headers.include,
+            headers.folder,
             headers.origin,
             find_launcher(launcher, env),
             tuple(passed),
@@ -116,7 +116,8 @@ class HipToolchain:
         return (*signature(os.path.realpath(self.compiler)), *signature(_clang(self.llvm_bin)))
 
 
-def _first_rocm(places: Iterable[roots.Rocm], passed: list[str]) -> roots.Rocm:
+def choose_rocm(places: Iterable[roots.Rocm], passed: list[str]) -> roots.Rocm:
+    """The first of ``places`` that is usable; those before it are added to ``passed``."""
     for place in places:
         if not place.problem:
             return place
@@ -134,7 +135,8 @@ def _first_rocm(places: Iterable[roots.Rocm], passed: list[str]) -> roots.Rocm:
     )
 
 
-def _first_headers(places: Iterable[ck_headers.Headers], passed: list[str]) -> ck_headers.Headers:
+def choose_headers(places: Iterable[ck_headers.Headers], passed: list[str]) -> ck_headers.Headers:
+    """The first of ``places`` that is usable; those before it are added to ``passed``."""
     tried = []
     for place in places:
         if not place.problem:

@@ -25,7 +25,7 @@ def no_rocm_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setitem(sys.modules, name, None)
     for name in (SETTING, *SHARED_SETTINGS, *roots.SETTINGS):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("PATH", "/nowhere")
 
 
 def test_settings_in_order() -> None:

@@ -8,7 +8,6 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..codegen.arch import Arch, arch, arches
@@ -17,25 +16,15 @@ from ..codegen.errors import Error
 from ..codegen.jobs import cpus, memory_mb
 from ..codegen.toolchain import CXX_COMMANDS, Toolchain, which
 from ..jit import cache, location
+from .findings import FAIL, OK, WARN, Check
 from .output import human_bytes, plural
-
-OK, WARN, FAIL = "ok", "warn", "fail"
+from .rocm_checks import build_checks
 
 REQUIRED = ("numpy", "jinja2", "ninja", "filelock", "platformdirs", "click", "rich")
 OPTIONAL = {
     "ml_dtypes": "bf16 and fp8 NumPy arrays",
     "torch": "PyTorch tensors; NumPy arrays work without it",
 }
-
-
-@dataclass(frozen=True)
-class Check:
-    """One finding; ``todo`` says what to do unless the status is ``ok``."""
-
-    name: str
-    status: str
-    found: str
-    todo: str = ""
 
 
 def all_checks() -> Iterator[Check]:
@@ -200,4 +189,7 @@ def _owner(folder: Path) -> str:
         return f"user id {folder.stat().st_uid}"  # a user without a name, as in containers
 
 
-_CHECKS = (_python, _machine, _packages, _cpu, _prebuilt, _compiler, _tools, _cache)
+_CHECKS = (
+    *(_python, _machine, _packages, _cpu, _prebuilt, _compiler, _tools, _cache),
+    build_checks,
+)

@@ -20,7 +20,8 @@ def doctor_command(as_json: bool) -> None:
     The exit code is 1 if something is broken that ckdisp needs; warnings are about things it can
     do without.
     """
-    from .checks import FAIL, WARN, Check, all_checks
+    from .checks import all_checks
+    from .findings import FAIL, WARN, Check
 
     checks: list[Check] = []
     for check in all_checks():
