@@ -10,11 +10,13 @@
 
 #include <ckdisp/library.hpp>
 
+#include "run_kernel.hpp"
+
 namespace ckdisp::detail {
 
 struct Decision {
   const KernelRecord* kernel;
-  std::uint64_t workspace_bytes;
+  Needs needs;
 };
 
 // Sets of four slots, each guarded by a sequence number: odd while a writer is in the slot, and
@@ -33,7 +35,7 @@ class DecisionCache {
     std::atomic<std::uint64_t> tag{0};
     std::array<std::atomic<std::uint64_t>, kWords> problem{};
     std::atomic<const KernelRecord*> kernel{nullptr};
-    std::atomic<std::uint64_t> workspace{0};
+    std::atomic<std::uint64_t> needs{0};  // bytes of workspace, and in bit 0 whether to prepare
   };
 
  public:
@@ -46,7 +48,8 @@ class DecisionCache {
       const std::uint64_t before = slot->sequence.load(std::memory_order_acquire);
       if (!holds(*slot, words, tag)) continue;
       out->kernel = slot->kernel.load(std::memory_order_acquire);
-      out->workspace_bytes = slot->workspace.load(std::memory_order_acquire);
+      const std::uint64_t needs = slot->needs.load(std::memory_order_acquire);
+      out->needs = {needs >> 1, (needs & 1) != 0};
       if (before % 2 == 0 && slot->sequence.load(std::memory_order_relaxed) == before) return true;
     }
     return false;
@@ -71,7 +74,8 @@ class DecisionCache {
       slot->problem[i].store(words[i], std::memory_order_release);
     }
     slot->kernel.store(decision.kernel, std::memory_order_release);
-    slot->workspace.store(decision.workspace_bytes, std::memory_order_release);
+    const std::uint64_t needs = decision.needs.workspace_bytes << 1 | decision.needs.prepare;
+    slot->needs.store(needs, std::memory_order_release);
     slot->sequence.store(before + 2, std::memory_order_release);
   }
 

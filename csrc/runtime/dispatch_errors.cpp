@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "hip.hpp"
 #include "snapshot.hpp"
 
 namespace ckdisp::detail {
@@ -104,6 +105,21 @@ UnsupportedProblem unsupported(const GemmProblemData& problem,
     text += "\n  and " + std::to_string(refused - kMaxListed) + " more; see explain()";
   }
   return UnsupportedProblem(text);
+}
+
+DeviceError needs_device(const GemmProblemData& problem, const std::vector<Candidate>& candidates) {
+  std::set<std::string> arches;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.reason == Reason::device) arches.insert(candidate.kernel.table()->arch);
+  }
+  std::string where;
+  for (const std::string& arch : arches) where += (where.empty() ? "" : " and ") + arch;
+  const DeviceList here = device_list();
+  return DeviceError("the kernels for " + to_string(problem) + " run on " + where +
+                     " devices, and the call is for the CPU; " +
+                     (here.devices.empty() ? "there is no device here: " + here.why
+                                           : "move the data to a device (" + listing(here.devices) +
+                                                 "), or build a kernel for the CPU"));
 }
 
 }  // namespace ckdisp::detail

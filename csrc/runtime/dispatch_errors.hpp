@@ -18,4 +18,7 @@ KernelNotFound kernel_not_found(const Registry& registry, std::string_view name)
 UnsupportedProblem unsupported(const GemmProblemData& problem,
                                const std::vector<Candidate>& candidates);
 
+// Kernels of GPUs support the problem, and the call is for the CPU: says what devices are here.
+DeviceError needs_device(const GemmProblemData& problem, const std::vector<Candidate>& candidates);
+
 }  // namespace ckdisp::detail

@@ -1,38 +1,29 @@
 #include <ckdisp/cpu.hpp>
 #include <ckdisp/dispatcher.hpp>
 #include <ckdisp/errors.hpp>
-#include <ckdisp/generated/arches.hpp>
 #include <ckdisp/names.hpp>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "after_fork.hpp"
 #include "decision_cache.hpp"
 #include "dispatch_errors.hpp"
+#include "run_kernel.hpp"
 #include "snapshot.hpp"
-#include "workspace.hpp"
+#include "target.hpp"
 
 namespace ckdisp {
 
 using detail::Decision;
 using detail::Indexed;
 using detail::Snapshot;
+using detail::Target;
 
 namespace {
 
-constexpr int kNotHere = -1;
-constexpr int kMaxThreads = 4096;  // fits the cache tag
-
-std::array<int, kArchCount> ranks_of(const std::vector<Arch>& arches) {
-  std::array<int, kArchCount> ranks;
-  ranks.fill(kNotHere);
-  for (std::size_t i = 0; i < arches.size(); ++i) {
-    ranks[static_cast<std::size_t>(arches[i])] = static_cast<int>(i);
-  }
-  return ranks;
-}
+constexpr int kMaxThreads = 4096;  // both fit the cache tag
+constexpr int kMaxDevice = 253;
 
 const std::vector<Indexed>* candidates_of(const Snapshot& view, const GemmProblemData& problem) {
   const auto found = view.by_signature.find(detail::signature_of(problem).packed());
@@ -45,8 +36,8 @@ struct Dispatcher::Impl {
   Impl(Registry kernels, DispatcherOptions chosen)
       : registry(std::move(kernels)),
         options(std::move(chosen)),
-        arches(host_arches()),
-        arch_rank(ranks_of(arches)) {
+        home(options.arches.empty() ? Target::cpu(host_arches())
+                                    : Target::planned(options.arches)) {
     if (options.num_threads == 0) options.num_threads = default_num_threads();
     check_threads(options.num_threads);
     detail::watch_forks();
@@ -61,59 +52,77 @@ struct Dispatcher::Impl {
   Launch complete(Launch launch) const {
     if (launch.num_threads == 0) launch.num_threads = options.num_threads;
     check_threads(launch.num_threads);
+    if (launch.device < -1 || launch.device > kMaxDevice) {
+      throw InvalidArgument("the device is " + std::to_string(launch.device) +
+                            "; pass -1 for the CPU, or the index of a device");
+    }
     return launch;
   }
 
-  int rank_of(Arch arch) const { return arch_rank[static_cast<std::size_t>(arch)]; }
+  // Where a call runs. Throws DeviceError for a device that is not here or not planned for.
+  Target target_of(const Launch& launch) const {
+    if (launch.device < 0) return home;
+    Target target = Target::device(launch.device);
+    if (home.is_plan()) home.check_planned(target);
+    return target;
+  }
 
   Decision decide(const GemmProblemData& problem, const Launch& launch) const {
     const std::uint64_t generation = registry.generation();
-    const std::uint64_t tag = generation << 16 | static_cast<std::uint64_t>(launch.num_threads);
+    const std::uint64_t tag = generation << 24 |
+                              static_cast<std::uint64_t>(launch.device + 1) << 16 |
+                              static_cast<std::uint64_t>(launch.num_threads);
     Decision decision;
     if (cache.find(problem, tag, &decision)) return decision;
     validate(problem);
     const auto view = registry.snapshot();
     const detail::KernelRecord* chosen = choose(*view, problem, launch);
-    decision = {chosen, chosen->table->workspace_size(&problem, &launch)};
+    decision = {chosen, detail::needs_of(*chosen->table, problem, launch)};
     if (view->generation == generation) cache.store(problem, tag, decision);
     return decision;
   }
 
   const detail::KernelRecord* choose(const Snapshot& view, const GemmProblemData& problem,
                                      const Launch& launch) const {
+    const Target target = target_of(launch);
     const std::vector<Indexed>* candidates = candidates_of(view, problem);
-    if (candidates == nullptr) throw detail::kernel_not_found(registry, problem, arches);
+    if (candidates == nullptr) {
+      throw detail::kernel_not_found(registry, problem, target.arches());
+    }
     const Indexed* best = nullptr;
     if (options.ordering) {
-      const std::vector<Kernel> supporting = supporting_of(view, *candidates, problem);
+      const std::vector<Kernel> supporting = supporting_of(view, *candidates, problem, target);
       if (!supporting.empty()) return ask(problem, supporting).record();
     } else if (options.strategy == Strategy::first) {
       for (const Indexed& candidate : *candidates) {
-        if (usable(candidate, problem)) {
+        if (usable(candidate, problem, target)) {
           best = &candidate;
           break;
         }
       }
     } else {
-      best = cheapest(*candidates, problem, launch);
+      best = cheapest(*candidates, problem, launch, target);
     }
-    if (best == nullptr) throw detail::unsupported(problem, explain_all(view, problem, launch));
+    if (best == nullptr) refuse_all(explain_all(view, problem, launch, target), problem, target);
     return view.entries[best->entry].kernel.record();
   }
 
-  // The code of a kernel that does not run here is never called, not even its checks.
-  bool usable(const Indexed& candidate, const GemmProblemData& problem) const {
-    return rank_of(candidate.arch) != kNotHere && candidate.supports(&problem, nullptr);
+  // The code of a CPU kernel that does not run here is never called, not even its checks.
+  static bool usable(const Indexed& candidate, const GemmProblemData& problem,
+                     const Target& target) {
+    return target.rank(candidate.arch, candidate.features) != Target::kNever &&
+           candidate.supports(&problem, nullptr);
   }
 
-  const Indexed* cheapest(const std::vector<Indexed>& candidates, const GemmProblemData& problem,
-                          const Launch& launch) const {
+  static const Indexed* cheapest(const std::vector<Indexed>& candidates,
+                                 const GemmProblemData& problem, const Launch& launch,
+                                 const Target& target) {
     const Indexed* best = nullptr;
     int best_rank = static_cast<int>(kArchCount);
     double best_cost = 0;
     for (const Indexed& candidate : candidates) {
-      const int rank = rank_of(candidate.arch);
-      if (rank == kNotHere || rank > best_rank) continue;
+      const int rank = target.rank(candidate.arch, candidate.features);
+      if (rank == Target::kNever || rank > best_rank) continue;
       if (!candidate.supports(&problem, nullptr)) continue;
       const double cost = candidate.cost(&problem, &launch);
       if (rank == best_rank && !(cost < best_cost)) continue;
@@ -124,13 +133,24 @@ struct Dispatcher::Impl {
     return best;
   }
 
-  std::vector<Kernel> supporting_of(const Snapshot& view, const std::vector<Indexed>& candidates,
-                                    const GemmProblemData& problem) const {
+  static std::vector<Kernel> supporting_of(const Snapshot& view,
+                                           const std::vector<Indexed>& candidates,
+                                           const GemmProblemData& problem, const Target& target) {
     std::vector<Kernel> out;
     for (const Indexed& candidate : candidates) {
-      if (usable(candidate, problem)) out.push_back(view.entries[candidate.entry].kernel);
+      if (usable(candidate, problem, target)) out.push_back(view.entries[candidate.entry].kernel);
     }
     return out;
+  }
+
+  // A problem that a device could solve lacks the device; any other lacks a kernel.
+  [[noreturn]] static void refuse_all(const std::vector<Candidate>& all,
+                                      const GemmProblemData& problem, const Target& target) {
+    const bool waits = std::any_of(all.begin(), all.end(), [](const Candidate& c) {
+      return c.reason == Reason::device && detail::is_gpu(c.kernel.arch());
+    });
+    if (waits && target.device() < 0) throw detail::needs_device(problem, all);
+    throw detail::unsupported(problem, all);
   }
 
   Kernel ask(const GemmProblemData& problem, const std::vector<Kernel>& supporting) const {
@@ -148,16 +168,21 @@ struct Dispatcher::Impl {
     return order.front();
   }
 
-  Candidate examine(Kernel kernel, const GemmProblemData& problem, const Launch& launch) const {
+  static Candidate examine(Kernel kernel, const GemmProblemData& problem, const Launch& launch,
+                           const Target& target) {
     Refusal refusal{};
     Candidate out{kernel, false, Reason::none, "", 0, -1};
-    if (!detail::same_signature(kernel.gemm_key(), problem, &refusal)) {
-    } else if (rank_of(kernel.arch()) == kNotHere) {
-      refuse(&refusal, Reason::arch, "was built for %s, which this machine cannot run",
-             to_name(kernel.arch()));
-    } else if (kernel.table()->supports(&problem, &refusal)) {
-      out.supported = true;
-      out.cost = kernel.table()->cost(&problem, &launch);
+    const bool usable = target.rank(kernel) != Target::kNever;
+    // Only a CPU kernel's checks may hold instructions that this machine lacks.
+    const bool may_ask = usable || detail::is_gpu(kernel.arch());
+    if (detail::same_signature(kernel.gemm_key(), problem, &refusal) &&
+        (!may_ask || kernel.table()->supports(&problem, &refusal))) {
+      if (usable) {
+        out.supported = true;
+        out.cost = kernel.table()->cost(&problem, &launch);
+      } else {
+        target.refuse_kernel(kernel, &out.reason, &out.text);
+      }
       return out;
     }
     out.reason = refusal.reason;
@@ -166,18 +191,19 @@ struct Dispatcher::Impl {
   }
 
   // In the registry's order, without ranks.
-  std::vector<Candidate> explain_all(const Snapshot& view, const GemmProblemData& problem,
-                                     const Launch& launch) const {
+  static std::vector<Candidate> explain_all(const Snapshot& view, const GemmProblemData& problem,
+                                            const Launch& launch, const Target& target) {
     std::vector<Candidate> out;
     out.reserve(view.entries.size());
     for (const detail::Entry& entry : view.entries) {
-      out.push_back(examine(entry.kernel, problem, launch));
+      out.push_back(examine(entry.kernel, problem, launch, target));
     }
     return out;
   }
 
   // Sorts the supporting candidates by preference to the front and numbers them.
-  void rank(std::vector<Candidate>& all, const GemmProblemData& problem) const {
+  void rank(std::vector<Candidate>& all, const GemmProblemData& problem,
+            const Target& target) const {
     const auto end = std::stable_partition(all.begin(), all.end(),
                                            [](const Candidate& c) { return c.supported; });
     if (options.ordering && end != all.begin()) {
@@ -190,7 +216,7 @@ struct Dispatcher::Impl {
       });
     } else if (options.strategy == Strategy::heuristic) {
       std::stable_sort(all.begin(), end, [&](const Candidate& a, const Candidate& b) {
-        const int x = rank_of(a.kernel.arch()), y = rank_of(b.kernel.arch());
+        const int x = target.rank(a.kernel), y = target.rank(b.kernel);
         return x != y ? x < y : a.cost < b.cost;
       });
     }
@@ -198,25 +224,9 @@ struct Dispatcher::Impl {
     for (auto it = all.begin(); it != end; ++it) it->rank = place++;
   }
 
-  static void launch_kernel(const ckdisp_kernel* kernel, std::uint64_t workspace_bytes,
-                            const GemmProblemData& problem, const GemmArgs& args,
-                            const Launch& launch) {
-    void* workspace = detail::Workspace::of_thread().at_least(workspace_bytes);
-    Refusal refusal{};
-    bool done = false;
-    auto run = [&] { done = kernel->run(&problem, &args, workspace, &launch, &refusal); };
-    if (launch.num_threads == 1) {
-      run();
-    } else {
-      detail::run_launch([](void* f) { (*static_cast<decltype(run)*>(f))(); }, &run);
-    }
-    if (!done) throw DeviceError(std::string(kernel->name) + " failed: " + refusal.text);
-  }
-
   Registry registry;
   DispatcherOptions options;
-  std::vector<Arch> arches;
-  std::array<int, kArchCount> arch_rank;
+  Target home;  // of calls without a device
   mutable detail::DecisionCache<GemmProblemData> cache;
 };
 
@@ -226,37 +236,50 @@ Dispatcher::~Dispatcher() = default;
 Dispatcher::Dispatcher(Dispatcher&&) noexcept = default;
 Dispatcher& Dispatcher::operator=(Dispatcher&&) noexcept = default;
 
-Kernel Dispatcher::select(const GemmProblemData& problem) const {
-  return Kernel(impl_->decide(problem, impl_->complete({})).kernel);
+Kernel Dispatcher::select(const GemmProblemData& problem, Launch launch) const {
+  return Kernel(impl_->decide(problem, impl_->complete(launch)).kernel);
 }
 
-std::vector<Candidate> Dispatcher::explain(const GemmProblemData& problem) const {
+std::vector<Candidate> Dispatcher::explain(const GemmProblemData& problem, Launch launch) const {
+  launch = impl_->complete(launch);
   validate(problem);
+  const Target target = impl_->target_of(launch);
   const auto view = impl_->registry.snapshot();
-  std::vector<Candidate> all = impl_->explain_all(*view, problem, impl_->complete({}));
-  impl_->rank(all, problem);
+  std::vector<Candidate> all = Impl::explain_all(*view, problem, launch, target);
+  impl_->rank(all, problem, target);
   return all;
 }
 
-Plan Dispatcher::plan(const GemmProblemData& problem) const {
-  const Decision decision = impl_->decide(problem, impl_->complete({}));
-  return {{{Kernel(decision.kernel), 0, decision.workspace_bytes}}, decision.workspace_bytes};
+Plan Dispatcher::plan(const GemmProblemData& problem, Launch launch) const {
+  const Decision decision = impl_->decide(problem, impl_->complete(launch));
+  const std::uint64_t bytes = decision.needs.workspace_bytes;
+  const Kernel kernel(decision.kernel);
+  Plan out{{}, bytes};
+  if (decision.needs.prepare) out.stages.push_back({kernel, StageKind::prepare, 0, bytes});
+  out.stages.push_back({kernel, StageKind::kernel, 0, bytes});
+  return out;
 }
 
-bool Dispatcher::has_signature(const GemmProblemData& problem) const {
+bool Dispatcher::has_signature(const GemmProblemData& problem, Launch launch) const {
+  const Target target = impl_->target_of(impl_->complete(launch));
   const auto view = impl_->registry.snapshot();
   const std::vector<Indexed>* candidates = candidates_of(*view, problem);
   return candidates != nullptr &&
          std::any_of(candidates->begin(), candidates->end(), [&](const Indexed& candidate) {
-           return impl_->rank_of(candidate.arch) != kNotHere;
+           return target.rank(candidate.arch, candidate.features) != Target::kNever;
          });
 }
 
 void Dispatcher::run(const GemmProblemData& problem, const GemmArgs& args, Launch launch) const {
   launch = impl_->complete(launch);
+  if (problem.shuffled_b != 0) {
+    throw InvalidArgument(
+        "B is reordered for one kernel, and another would misread it; name the kernel");
+  }
   const Decision decision = impl_->decide(problem, launch);
   validate(problem, args);
-  Impl::launch_kernel(decision.kernel->table, decision.workspace_bytes, problem, args, launch);
+  if (impl_->home.is_plan()) detail::check_place(Kernel(decision.kernel), launch);
+  detail::run_kernel(*decision.kernel->table, decision.needs, problem, args, launch);
 }
 
 void Dispatcher::run(std::string_view kernel_name, const GemmProblemData& problem,
@@ -266,14 +289,16 @@ void Dispatcher::run(std::string_view kernel_name, const GemmProblemData& proble
   if (!kernel) throw detail::kernel_not_found(impl_->registry, kernel_name);
   validate(problem);
   validate(problem, args);
-  const Candidate candidate = impl_->examine(*kernel, problem, launch);
-  if (!candidate.supported) throw detail::unsupported(problem, {candidate});
-  const std::uint64_t bytes = kernel->table()->workspace_size(&problem, &launch);
-  Impl::launch_kernel(kernel->table(), bytes, problem, args, launch);
+  const Target target = impl_->target_of(launch);
+  const Candidate candidate = Impl::examine(*kernel, problem, launch, target);
+  if (!candidate.supported) Impl::refuse_all({candidate}, problem, target);
+  if (impl_->home.is_plan()) detail::check_place(*kernel, launch);
+  const detail::Needs needs = detail::needs_of(*kernel->table(), problem, launch);
+  detail::run_kernel(*kernel->table(), needs, problem, args, launch);
 }
 
 const Registry& Dispatcher::registry() const { return impl_->registry; }
 int Dispatcher::num_threads() const { return impl_->options.num_threads; }
-const std::vector<Arch>& Dispatcher::arches() const { return impl_->arches; }
+const std::vector<Arch>& Dispatcher::arches() const { return impl_->home.arches(); }
 
 }  // namespace ckdisp

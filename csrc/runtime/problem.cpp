@@ -103,6 +103,11 @@ GemmProblem& GemmProblem::k_batch(int parts) {
   return *this;
 }
 
+GemmProblem& GemmProblem::shuffled_b(bool shuffled) {
+  data_.shuffled_b = shuffled ? 1 : 0;
+  return *this;
+}
+
 GemmProblemData GemmProblem::data() const {
   GemmProblemData out = data_;
   const bool a_row = out.layout == Layout::rcr || out.layout == Layout::rrr;
@@ -148,6 +153,7 @@ std::string to_string(const GemmProblemData& p) {
   if (p.num_d > 0) {
     text += " d=" + std::to_string(p.num_d) + ":" + to_name(p.dtype_d) + ":" + to_name(p.layout_d);
   }
+  if (p.shuffled_b != 0) text += " shuffled_b";
   if (p.k_batch != 1) text += " k_batch=" + std::to_string(p.k_batch);
   return text;
 }

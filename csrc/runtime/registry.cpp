@@ -10,6 +10,7 @@
 
 #include "json.hpp"
 #include "snapshot.hpp"
+#include "target.hpp"
 
 namespace ckdisp {
 namespace detail {
@@ -45,11 +46,9 @@ Snapshot::Snapshot(std::vector<Entry> sorted, std::uint64_t made_for)
   for (std::uint32_t i = 0; i < entries.size(); ++i) {
     const Kernel kernel = entries[i].kernel;
     by_name.emplace(kernel.name(), i);
-    if (reads_plain_operands(kernel.gemm_key())) {
-      const std::uint64_t signature = signature_of(kernel.gemm_key()).packed();
-      by_signature[signature].push_back(
-          {kernel.table()->supports, kernel.table()->cost, i, kernel.arch()});
-    }
+    const std::uint64_t signature = signature_of(kernel.gemm_key()).packed();
+    by_signature[signature].push_back({kernel.table()->supports, kernel.table()->cost,
+                                       required_features(*kernel.table()), i, kernel.arch()});
   }
 }
 

@@ -15,17 +15,18 @@ std::uint64_t Signature::packed() const {
   append(static_cast<int>(elementwise), 8);
   append(num_d, 4);
   append(num_d > 0 ? static_cast<int>(order_d) : 0, 1);
+  append(shuffled_b ? 1 : 0, 1);
   return bits;
 }
 
 Signature signature_of(const GemmProblemData& p) {
   return {p.dtype_a, p.dtype_b,  p.dtype_c,     p.dtype_acc, p.dtype_d,
-          p.layout,  p.layout_d, p.elementwise, p.num_d};
+          p.layout,  p.layout_d, p.elementwise, p.num_d,     p.shuffled_b != 0};
 }
 
 Signature signature_of(const GemmKey& k) {
   return {k.dtype_a, k.dtype_b,  k.dtype_c,     k.dtype_acc, k.dtype_d,
-          k.layout,  k.layout_d, k.elementwise, k.num_d};
+          k.layout,  k.layout_d, k.elementwise, k.num_d,     k.family == Family::gemm_preshuffle};
 }
 
 bool same_signature(const GemmKey& key, const GemmProblemData& problem, Refusal* refusal) {
@@ -39,8 +40,10 @@ bool same_signature(const GemmKey& key, const GemmProblemData& problem, Refusal*
     return refuse(refusal, Reason::layout, "reads layout %s, not %s", to_name(has.layout),
                   to_name(want.layout));
   }
-  if (!reads_plain_operands(key)) {
-    return refuse(refusal, Reason::layout, "reads a B that was reordered ahead of time");
+  if (has.shuffled_b != want.shuffled_b) {
+    return refuse(refusal, Reason::layout,
+                  has.shuffled_b ? "reads a B that was reordered ahead of time"
+                                 : "reads B as it is, not reordered");
   }
   if (has.elementwise != want.elementwise) {
     return refuse(refusal, Reason::elementwise, "applies '%s', not '%s'", to_name(has.elementwise),

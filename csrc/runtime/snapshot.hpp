@@ -20,6 +20,7 @@ struct Entry {
 struct Indexed {
   bool (*supports)(const void* problem, Refusal* refusal);
   double (*cost)(const void* problem, const Launch* launch);
+  const char* features;  // target features that a GPU must have; null when any will do
   std::uint32_t entry;
   Arch arch;
 };
@@ -44,6 +45,7 @@ struct Signature {
   Order order_d;
   Elementwise elementwise;
   int num_d;
+  bool shuffled_b;
 
   std::uint64_t packed() const;
 };
@@ -53,11 +55,5 @@ bool same_signature(const GemmKey& key, const GemmProblemData& problem, Refusal*
 
 Signature signature_of(const GemmProblemData& problem);
 Signature signature_of(const GemmKey& key);
-
-// Keys of kernels that read B in the plain layouts; the others need a reordered B and never serve
-// a plain problem.
-inline bool reads_plain_operands(const GemmKey& key) {
-  return key.family != Family::gemm_preshuffle;
-}
 
 }  // namespace ckdisp::detail

@@ -178,6 +178,15 @@ void check_scalars(const GemmProblemData& p, const GemmArgs& args) {
   }
 }
 
+void check_shuffled(const GemmProblemData& p) {
+  if (p.shuffled_b > 1) refuse("shuffled_b is neither 0 nor 1");
+  const Matrix b = matrix_b(p);
+  if (b.ld != b.length && b.lines > 1) {
+    refuse("a reordered B lies dense, and its leading dimension is " + std::to_string(b.ld) +
+           " instead of " + std::to_string(b.length) + "; pass it as it was made");
+  }
+}
+
 }  // namespace
 
 void validate(const GemmProblemData& p) {
@@ -185,6 +194,7 @@ void validate(const GemmProblemData& p) {
   check_types(p);
   check_d_count(p);
   if (p.k_batch < 1) refuse("k_batch is " + std::to_string(p.k_batch) + "; pass 1 or more");
+  if (p.shuffled_b != 0) check_shuffled(p);
   check_matrix(matrix_a(p));
   check_matrix(matrix_b(p));
   check_matrix(matrix_c(p));

@@ -27,6 +27,10 @@ struct DispatcherOptions {
   Strategy strategy = Strategy::heuristic;
   Ordering ordering;    // replaces the strategy when set
   int num_threads = 0;  // of CPU kernels; 0 is default_num_threads()
+  // Only kernels for these are used, best first; "gfx942" or with target features, "gfx942:xnack-".
+  // For GPUs that are not here select(), explain() and plan() answer; run() needs the device.
+  // Empty: the CPU levels of this machine, and for a call on a device those for its architecture.
+  std::vector<std::string> arches;
 };
 
 // One line of Dispatcher::explain().
@@ -39,13 +43,20 @@ struct Candidate {
   int rank;          // place in the dispatcher's preference, 0 is chosen; -1 when not supported
 };
 
+enum class StageKind {
+  prepare,  // what must happen before each run and is no part of the kernel's time
+  kernel,
+};
+
 struct Stage {
   Kernel kernel;
+  StageKind kind;
   std::uint64_t workspace_offset;
   std::uint64_t workspace_bytes;
 };
 
-// The ordered kernels that solve a problem, and the scratch memory they share.
+// The ordered steps that solve a problem, and the scratch memory they share, which is memory of
+// the device that they run on.
 struct Plan {
   std::vector<Stage> stages;
   std::uint64_t workspace_bytes;
@@ -53,22 +64,29 @@ struct Plan {
 
 // Every member may be called from any thread. A decision met before is looked up without a lock
 // and without allocating; changing the registry forgets the decisions.
+//
+// A registry may hold kernels for the CPU and for GPUs. `launch.device` says where a call runs: -1
+// is the CPU, whose pointers are to its own memory, anything else HIP's index of a device. A call
+// on a device returns when the work is on `launch.stream`.
 class Dispatcher {
  public:
-  // Throws InvalidArgument for a bad CKDISP_CPU_LEVEL, CKDISP_NUM_THREADS or thread count.
+  // Throws InvalidArgument for a bad CKDISP_CPU_LEVEL, CKDISP_NUM_THREADS, thread count or arch of
+  // a CPU, and InvalidKey for an unknown arch.
   explicit Dispatcher(Registry registry, DispatcherOptions options = {});
   ~Dispatcher();
   Dispatcher(Dispatcher&&) noexcept;
   Dispatcher& operator=(Dispatcher&&) noexcept;
 
   // The kernel for a problem. Throws InvalidArgument for a problem that can never work,
-  // KernelNotFound when no kernel has its signature, UnsupportedProblem when none supports it.
-  Kernel select(const GemmProblemData& problem) const;
+  // KernelNotFound when no kernel has its signature, UnsupportedProblem when none supports it, and
+  // DeviceError when the device is not here, or when only kernels of GPUs support a problem of the
+  // CPU. `launch` says where it would run.
+  Kernel select(const GemmProblemData& problem, Launch launch = {}) const;
   // Every kernel of the op: the supporting ones by rank, then the others with their reasons.
-  std::vector<Candidate> explain(const GemmProblemData& problem) const;
-  Plan plan(const GemmProblemData& problem) const;
-  // Whether some kernel that runs here has the dtypes, layout and operation of the problem.
-  bool has_signature(const GemmProblemData& problem) const;
+  std::vector<Candidate> explain(const GemmProblemData& problem, Launch launch = {}) const;
+  Plan plan(const GemmProblemData& problem, Launch launch = {}) const;
+  // Whether some kernel that may run there has the dtypes, layout and operation of the problem.
+  bool has_signature(const GemmProblemData& problem, Launch launch = {}) const;
 
   // Computes C. `launch.num_threads` 0 is the dispatcher's number. Refuses bad arguments before
   // anything runs; DeviceError when the kernel fails.
@@ -77,11 +95,15 @@ class Dispatcher {
   void run(std::string_view kernel_name, const GemmProblemData& problem, const GemmArgs& args,
            Launch launch = {}) const;
 
-  Kernel select(const GemmProblem& problem) const { return select(problem.data()); }
-  std::vector<Candidate> explain(const GemmProblem& problem) const {
-    return explain(problem.data());
+  Kernel select(const GemmProblem& problem, Launch launch = {}) const {
+    return select(problem.data(), launch);
   }
-  Plan plan(const GemmProblem& problem) const { return plan(problem.data()); }
+  std::vector<Candidate> explain(const GemmProblem& problem, Launch launch = {}) const {
+    return explain(problem.data(), launch);
+  }
+  Plan plan(const GemmProblem& problem, Launch launch = {}) const {
+    return plan(problem.data(), launch);
+  }
   void run(const GemmProblem& problem, const GemmArgs& args, Launch launch = {}) const {
     run(problem.data(), args, launch);
   }
@@ -92,7 +114,8 @@ class Dispatcher {
 
   const Registry& registry() const;
   int num_threads() const;
-  // Architectures whose kernels this dispatcher may use, best first.
+  // Architectures whose kernels calls without a device may use, best first: those of the options,
+  // else the CPU levels of this machine.
   const std::vector<Arch>& arches() const;
 
  private:

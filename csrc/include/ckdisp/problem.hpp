@@ -38,6 +38,8 @@ class GemmProblem {
   // One per D; 0 repeats a single row (order r) or column (order c).
   GemmProblem& d_leading_dimensions(std::initializer_list<std::int64_t> ldd);
   GemmProblem& k_batch(int parts);
+  // B is in the order that a preshuffle kernel reads. Only run() with the kernel's name takes it.
+  GemmProblem& shuffled_b(bool shuffled = true);
 
   // The problem with every default filled in.
   GemmProblemData data() const;

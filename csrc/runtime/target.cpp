@@ -1,0 +1,121 @@
+#include "target.hpp"
+
+#include <ckdisp/cpu.hpp>
+#include <ckdisp/errors.hpp>
+#include <ckdisp/names.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "hip.hpp"
+
+namespace ckdisp::detail {
+namespace {
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " and ") + name;
+  return text;
+}
+
+// What a kernel of a GPU lacks in a call for the CPU.
+std::string missing_device(const ckdisp_kernel& kernel) {
+  const DeviceList here = device_list();
+  const std::string needs = std::string("runs on ") + kernel.arch + " devices, ";
+  if (here.devices.empty()) return needs + "and there is none here (" + here.what + ")";
+  for (const DeviceRecord& record : here.devices) {
+    if (record.arch == static_cast<const GemmKey*>(kernel.key)->arch &&
+        features_fit(required_features(kernel), record.facts.target, true)) {
+      return needs + "and the call is for the CPU; device " + std::to_string(record.facts.index) +
+             " is one";
+    }
+  }
+  return needs + "and there is none here (" + listing(here.devices) + ")";
+}
+
+}  // namespace
+
+const char* required_features(const ckdisp_kernel& kernel) { return std::strchr(kernel.arch, ':'); }
+
+void Target::add(Arch arch, std::string name) {
+  int& rank = ranks_[static_cast<std::size_t>(arch)];
+  if (rank != kNever) return;
+  rank = static_cast<int>(arches_.size());
+  arches_.push_back(arch);
+  names_.push_back(std::move(name));
+}
+
+Target Target::cpu(const std::vector<Arch>& levels) {
+  Target out;
+  for (const Arch level : levels) out.add(level, to_name(level));
+  out.names_.clear();
+  return out;
+}
+
+Target Target::device(int index) {
+  const DeviceRecord& record = device_record(index);
+  Target out;
+  out.device_ = index;
+  if (record.arch) out.add(*record.arch, record.facts.target);
+  if (!record.arch) out.names_.push_back(record.facts.target);
+  return out;
+}
+
+Target Target::planned(const std::vector<std::string>& names) {
+  const std::vector<Arch> here = host_arches();
+  Target out;
+  for (const std::string& name : names) {
+    const Arch arch = from_name<Arch>(name.substr(0, name.find(':')), "arch");
+    if (!is_gpu(arch) && std::find(here.begin(), here.end(), arch) == here.end()) {
+      throw InvalidArgument("cannot plan for " + name +
+                            ": its kernels would have to be asked, and this CPU cannot run their "
+                            "code; plan on a machine that can");
+    }
+    out.add(arch, name);
+  }
+  return out;
+}
+
+int Target::rank_with(int place, const char* features) const {
+  return features_fit(features, names_[static_cast<std::size_t>(place)], device_ >= 0) ? place
+                                                                                       : kNever;
+}
+
+void Target::check_planned(const Target& device) const {
+  for (const Arch arch : device.arches_) {
+    if (ranks_[static_cast<std::size_t>(arch)] != kNever) return;
+  }
+  throw DeviceError("the dispatcher plans for " + joined(names_) + ", and device " +
+                    std::to_string(device.device_) + " is a " + device.names_.front() +
+                    "; make a dispatcher without arches, or one for that arch");
+}
+
+void Target::refuse_kernel(Kernel kernel, Reason* reason, std::string* text) const {
+  const ckdisp_kernel& table = *kernel.table();
+  *reason = Reason::device;
+  if (is_plan()) {
+    *reason = Reason::arch;
+    *text = std::string("was built for ") + table.arch + ", and the dispatcher plans for " +
+            joined(names_);
+  } else if (device_ >= 0) {
+    *text = std::string("runs on ") + (is_gpu(kernel.arch()) ? table.arch : "the CPU") +
+            ", and the call is for device " + std::to_string(device_) + ", a " + names_.front();
+  } else if (is_gpu(kernel.arch())) {
+    *text = missing_device(table);
+  } else {
+    *reason = Reason::arch;
+    *text = std::string("was built for ") + table.arch + ", which this machine cannot run";
+  }
+}
+
+void check_place(Kernel kernel, const Launch& launch) {
+  if (launch.device >= 0 || !is_gpu(kernel.arch())) return;
+  const DeviceList here = device_list();
+  throw DeviceError(std::string(kernel.name()) + " runs on " + kernel.table()->arch +
+                    " devices, and the arguments are in the CPU's memory; " +
+                    (here.devices.empty() ? "there is no device here: " + here.why
+                                          : "move them to a device: " + listing(here.devices)));
+}
+
+}  // namespace ckdisp::detail
