@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .toolchain import HipToolchain
+from .toolchain import HipToolchain, NotInstalled
 
-__all__ = ["HipToolchain"]
+__all__ = ["HipToolchain", "NotInstalled"]

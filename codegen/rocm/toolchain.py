@@ -18,6 +18,10 @@ from . import roots
 PROBE_ARCH = "gfx942"
 
 
+class NotInstalled(BuildError):
+    """No ROCm or no CK Tile headers were found. A setting that is wrong raises BuildError."""
+
+
 @dataclass(frozen=True)
 class HipToolchain:
     """A HIP compiler, the ROCm it belongs to, and the CK Tile headers.
@@ -50,7 +54,8 @@ class HipToolchain:
         ROCm: ``rocm``, ``$CKDISP_ROCM_PATH``, ``$ROCM_PATH``, ``$HIP_PATH``, the ROCm SDK of pip,
         ``hipcc`` on ``$PATH``, ``/opt/rocm``. CK: ``ck``, ``$CKDISP_CK_INCLUDE``, ROCm's own
         headers, the package ``amd-aiter``. A place that a person named must be right; any other
-        that is incomplete is passed over. :class:`BuildError` tells what was tried.
+        that is incomplete is passed over. :class:`NotInstalled` tells what was tried,
+        :class:`BuildError` what is wrong with a setting.
         """
         env = os.environ if env is None else env
         passed: list[str] = []
@@ -127,7 +132,7 @@ def choose_rocm(places: Iterable[roots.Rocm], passed: list[str]) -> roots.Rocm:
                 "ROCm with bin/hipcc, or unset it so that ROCm is searched for"
             )
         passed.append(str(place))
-    raise BuildError(
+    raise NotInstalled(
         f"no usable HIP compiler: tried {', '.join(roots.SETTINGS)} (not set), "
         f'{", ".join(passed)}. Install ROCm, or `pip install "rocm[devel]"` and run `rocm-sdk '
         "init`, or set CKDISP_ROCM_PATH to the folder of a ROCm with bin/hipcc. Kernels for CPUs "
@@ -148,7 +153,7 @@ def choose_headers(places: Iterable[ck_headers.Headers], passed: list[str]) -> c
             )
         passed.append(str(place))
         tried.append(str(place))
-    raise BuildError(
+    raise NotInstalled(
         f"no CK Tile headers: tried {ck_headers.SETTING} (not set), {', '.join(tried)}. Install "
         "the package composable-kernel of ROCm, or `pip install --no-deps amd-aiter`, or set "
         f"{ck_headers.SETTING} to the include folder of Composable Kernel"
