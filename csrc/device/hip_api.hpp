@@ -187,9 +187,8 @@ inline void search(State& state) {
   for (const char* name : kNames) {
     if (try_library(state, name, 0, false)) return;
   }
-  const char* rocm = std::getenv("ROCM_PATH");
-  const char* hip = std::getenv("HIP_PATH");
-  for (const char* root : {rocm, hip, "/opt/rocm"}) {
+  const char* const roots[] = {std::getenv("ROCM_PATH"), std::getenv("HIP_PATH"), "/opt/rocm"};
+  for (const char* root : roots) {
     if (root == nullptr || *root == '\0') continue;
     for (const char* name : kNames) {
       char path[512];
