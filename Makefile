@@ -7,13 +7,20 @@ JOBS ?= 2
 PYTEST_ARGS ?=
 BIN := .venv/bin
 # The golden files are what the generator writes, in the form it has.
-CPP_FILES = $(shell find benchmarks csrc examples tests \( -name '*.hpp' -o -name '*.cpp' \) \
-	-not -path 'tests/golden/*')
+CPP_FILES = $(shell find benchmarks csrc examples tests tools \
+	\( -name '*.hpp' -o -name '*.cpp' -o -name '*.h' -o -name '*.c' \) -not -path 'tests/golden/*')
 
-.PHONY: help demo test lint format bench clean
+# What compiles for AMD GPUs: a ROCm, or the stand-in that `make amd-toolchain` installs.
+ifeq ($(origin ROCM_PATH),undefined)
+ifneq ($(wildcard .amd-toolchain/bin/hipcc),)
+export ROCM_PATH := $(CURDIR)/.amd-toolchain
+endif
+endif
+
+.PHONY: help demo test lint format bench amd-toolchain clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## build a small kernel set and run the layers of a real model
 	@$(PYTHON) tools/venv.py
@@ -40,6 +47,9 @@ format: ## rewrite the sources in the project's style
 bench: ## run the benchmarks; they report ratios against NumPy and PyTorch
 	@$(PYTHON) tools/venv.py --torch
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+amd-toolchain: ## install a compiler for AMD GPUs (Debian, root), which `make test` then uses
+	@$(PYTHON) tools/amd_toolchain/install.py .amd-toolchain
 
 clean: ## remove the environment and everything built
 	rm -rf .venv .venv.lock build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
