@@ -4,4 +4,8 @@
 // The two are separate objects: see embed.S for how the code gets into the library.
 #pragma once
 
+#if defined(__HIP_DEVICE_COMPILE__)
 #include "device.hpp"
+#else
+#include "host/table.hpp"
+#endif

@@ -1,0 +1,112 @@
+// Estimated time of a problem in seconds. Only the order of the estimates matters.
+//
+// A launch is rounds of tiles over the compute units. A tile takes as long as its multiplications
+// or its loads through the caches, whichever is more, on a pipeline that hides the other with some
+// success; the whole launch takes at least what its matrices need from memory.
+#pragma once
+
+#include "support.hpp"
+
+namespace ckdisp::tile {
+
+struct Machine {
+  double units, hertz;
+  double half, byte, full;  // fp16, 8-bit and fp32 operations a cycle of one unit
+  double memory, cache;     // bytes a second
+};
+
+// One typical product of each arch, from its published figures.
+constexpr Machine machine_of(Arch arch) {
+  switch (arch) {
+    case Arch::gfx908:
+      return {120, 1.5e9, 1024, 1024, 256, 1.2e12, 4e12};
+    case Arch::gfx90a:
+      return {104, 1.7e9, 1024, 1024, 256, 1.6e12, 6e12};
+    case Arch::gfx942:
+      return {304, 2.1e9, 2048, 4096, 256, 5.3e12, 1.7e13};
+    case Arch::gfx950:
+      return {256, 2.4e9, 4096, 8192, 256, 8e12, 2e13};
+    case Arch::gfx1100:
+      return {96, 2.5e9, 512, 512, 256, 0.96e12, 3.5e12};
+    case Arch::gfx1200:
+      return {32, 2.7e9, 1024, 2048, 256, 0.32e12, 2e12};
+    default:
+      return {64, 2.9e9, 1024, 2048, 256, 0.64e12, 4e12};
+  }
+}
+
+template <class Key>
+struct Cost {
+  static constexpr const GemmKey& key = Key::key;
+  using Check = CkCheck<Key>;
+  static constexpr Machine machine = machine_of(key.arch);
+  static constexpr double size_a = sizeof(Element<key.dtype_a>),
+                          size_b = sizeof(Element<key.dtype_b>),
+                          size_c = sizeof(Element<key.dtype_c>),
+                          size_d = sizeof(Element<key.dtype_d>);
+  static constexpr double launch = 4e-6;   // seconds to start a kernel
+  static constexpr double latency = 1e-6;  // seconds from a load to its first value
+
+  // Part of the peak that the main loop reaches on full tiles.
+  static constexpr double efficiency() {
+    switch (key.pipeline) {
+      case Pipeline::mem:
+        return key.scheduler == Scheduler::interwave ? 0.6 : 0.55;
+      case Pipeline::compv3:
+        return 0.75;
+      case Pipeline::compv5:
+        return 0.5;
+      case Pipeline::compv6:
+        return 0.8;
+      default:
+        return 0.82;
+    }
+  }
+
+  // Steps of K that a block loads ahead: what hides the latency of memory.
+  static constexpr double ahead() { return key.pipeline == Pipeline::mem ? 4 : 2; }
+
+  static constexpr double operations() {
+    return key.dtype_a == Dtype::fp32 ? machine.full : size_a == 1 ? machine.byte : machine.half;
+  }
+
+  // Narrow accesses use less of a cache line's way.
+  static constexpr double access(double bytes) { return bytes >= 16 ? 1 : bytes >= 8 ? 0.8 : 0.5; }
+
+  static double seconds(const GemmProblemData& p) {
+    if (p.m == 0 || p.n == 0) return 0;
+    const auto tiles_m = static_cast<double>(ceil_div(p.m, key.tile[0]));
+    const auto tiles_n = static_cast<double>(ceil_div(p.n, key.tile[1]));
+    const double parts = p.k_batch;
+    const Parts<Key> cut(p.k, p.k_batch);
+    const auto loops = static_cast<double>(Parts<Key>::loops(cut.whole));
+    const double tiles = tiles_m * tiles_n * parts;
+
+    constexpr double tile_m = key.tile[0], tile_n = key.tile[1], tile_k = key.tile[2];
+    constexpr double math =
+        2 * tile_m * tile_n * tile_k / (operations() * machine.hertz * efficiency());
+    constexpr double bytes = tile_m * tile_k * size_a / access(Check::vector_a * size_a) +
+                             tile_n * tile_k * size_b / access(Check::vector_b * size_b);
+    const double busy = tiles < machine.units ? tiles : machine.units;
+    const double load = bytes * busy / machine.cache;
+    const double wait = latency / ahead();
+    double step = math > load ? math : load;
+    if (wait > step) step = wait;
+    constexpr double store = tile_m * tile_n * size_c / access(Check::vector_c * size_c);
+    const double end = latency + store * busy / machine.cache;
+    const double rounds = static_cast<double>(
+        ceil_div(static_cast<std::int64_t>(tiles), static_cast<std::int64_t>(machine.units)));
+    const double compute = rounds * (loops * step + latency + end);
+
+    const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
+               k = static_cast<double>(p.k);
+    // A part of a split K reads C and writes it.
+    const double c = m * n * (size_c * (parts > 1 ? 2 * parts + 1 : 1) + key.num_d * size_d);
+    const double memory = (m * k * size_a + n * k * size_b + c) / machine.memory;
+    // A kernel that pads where it need not is a little slower.
+    constexpr double padding = 1 + 0.01 * (key.pad_m + key.pad_n + key.pad_k);
+    return launch + (compute > memory ? compute : memory) * padding;
+  }
+};
+
+}  // namespace ckdisp::tile
