@@ -12,6 +12,7 @@ from ckdisp.codegen.headers import own_include_dirs
 from ckdisp.codegen.toolchain import which
 
 SOURCE = Path(__file__).parent / "cpp" / "naive_kernels.cpp"
+FAKE_HIP = Path(__file__).parent / "cpp" / "fake_hip.cpp"
 
 
 def compile_cpp(folder: Path, name: str, sources: list[Path], *options: str) -> Path:
@@ -33,6 +34,12 @@ def compile_library(folder: Path, name: str = "libnaive.so", *options: str) -> P
     """The shared library of naive kernels below ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     return compile_cpp(folder, name, [SOURCE], "-std=c++17", "-shared", "-fPIC", *options)
+
+
+def compile_fake_hip(folder: Path) -> Path:
+    """A HIP runtime without GPUs below ``folder``, for ``CKDISP_HIP_RUNTIME``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return compile_cpp(folder, "libfake_hip.so", [FAKE_HIP], "-std=c++17", "-shared", "-fPIC")
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,14 @@ struct Behaviour {
   double cost = 1;
   std::uint64_t workspace = 0;
   bool succeeds = true;
+  bool prepares = false;  // whether prepare() must come before run()
+  bool prepare_succeeds = true;
+  std::atomic<int> prepared{0};  // the run that was prepared last
   std::atomic<int> runs{0};
   std::atomic<int> asked{0};
   void* last_workspace = nullptr;
   int last_threads = 0;
+  Launch last_launch{};
 };
 
 constexpr int kBehaviours = 8;
@@ -40,7 +44,15 @@ struct Functions {
     ++behaviours[I].runs;
     behaviours[I].last_workspace = memory;
     behaviours[I].last_threads = launch->num_threads;
+    behaviours[I].last_launch = *launch;
     return behaviours[I].succeeds || refuse(refusal, Reason::failed, "mock %d fell over", I);
+  }
+  static bool needs_prepare(const void*) { return behaviours[I].prepares; }
+  static bool prepare(const void*, const void*, void* memory, const Launch*, Refusal* refusal) {
+    behaviours[I].prepared = behaviours[I].runs + 1;
+    behaviours[I].last_workspace = memory;
+    return behaviours[I].prepare_succeeds ||
+           refuse(refusal, Reason::failed, "mock %d is not ready", I);
   }
 };
 
@@ -52,20 +64,25 @@ inline GemmKey default_key() {
   return key;
 }
 
+// `features` of the target, such as ":xnack-", are those that a GPU must have.
 template <int I>
-const ckdisp_kernel* kernel(const std::string& name, const GemmKey& key = default_key()) {
+const ckdisp_kernel* kernel(const std::string& name, const GemmKey& key = default_key(),
+                            const std::string& features = "") {
   auto* text = new std::string(name);  // tables live as long as the process
+  auto* arch = new std::string(to_name(key.arch) + features);
   return new ckdisp_kernel{sizeof(ckdisp_kernel),
                            Op::gemm,
                            text->c_str(),
-                           to_name(key.arch),
-                           "cpu",
+                           arch->c_str(),
+                           "mock",
                            new GemmKey(key),
                            sizeof(GemmKey),
                            Functions<I>::supports,
                            Functions<I>::cost,
                            Functions<I>::workspace,
-                           Functions<I>::run};
+                           Functions<I>::run,
+                           Functions<I>::needs_prepare,
+                           Functions<I>::prepare};
 }
 
 inline ckdisp_library* table(const std::vector<const ckdisp_kernel*>& kernels) {

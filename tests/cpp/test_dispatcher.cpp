@@ -31,10 +31,11 @@ namespace {
 
 void reset() {
   for (Behaviour& b : behaviours) {
-    b.supported = b.succeeds = true;
+    b.supported = b.succeeds = b.prepare_succeeds = true;
+    b.prepares = false;
     b.cost = 1;
     b.workspace = 0;
-    b.runs = b.asked = 0;
+    b.runs = b.asked = b.prepared = 0;
   }
 }
 
@@ -88,8 +89,11 @@ void better_architectures_come_first() {
 
 void never_asks_kernels_of_other_machines() {
   reset();
-  const Dispatcher dispatcher(registry({kernel<2>("gpu", on(Arch::gfx942))}));
-  CHECK_THROWS(dispatcher.select(problem()), UnsupportedProblem, "[arch] was built for gfx942");
+  ::setenv("CKDISP_CPU_LEVEL", "generic", 1);
+  const Dispatcher dispatcher(registry({kernel<2>("better", on(Arch::x86_64_v4_bf16))}));
+  ::unsetenv("CKDISP_CPU_LEVEL");
+  CHECK_THROWS(dispatcher.select(problem()), UnsupportedProblem,
+               "[arch] was built for x86-64-v4-bf16");
   const std::vector<Candidate> all = dispatcher.explain(problem());
   CHECK(all.size() == 1 && all[0].reason == Reason::arch && all[0].rank == -1);
   CHECK(behaviours[2].asked == 0);
@@ -135,6 +139,16 @@ void kernels_with_reordered_operands_serve_no_plain_problem() {
   const Dispatcher dispatcher(registry({kernel<0>("shuffled", key)}));
   CHECK_THROWS(dispatcher.select(problem()), KernelNotFound, "no kernel for");
   CHECK_THROWS(dispatcher.run("shuffled", problem(), args()), UnsupportedProblem, "reordered");
+  const GemmProblem reordered = GemmProblem(4, 5, 6).shuffled_b();
+  CHECK(dispatcher.select(reordered).name() == std::string("shuffled"));
+  CHECK_THROWS(dispatcher.run(reordered, args()), InvalidArgument, "name the kernel");
+  dispatcher.run("shuffled", reordered, args());
+  CHECK(behaviours[0].runs == 1);
+  GemmProblemData loose = reordered.data();
+  loose.ldb = 9;
+  CHECK_THROWS(dispatcher.run("shuffled", loose, args()), InvalidArgument, "lies dense");
+  const Dispatcher plain(registry({kernel<1>("plain")}));
+  CHECK_THROWS(plain.run("plain", reordered, args()), UnsupportedProblem, "not reordered");
 }
 
 void asks_a_callback_once() {
@@ -181,6 +195,28 @@ void plans_and_runs() {
   CHECK_THROWS(dispatcher.run(problem(), args()), DeviceError, "a failed: mock 0 fell over");
   launch.num_threads = -1;
   CHECK_THROWS(dispatcher.run(problem(), args(), launch), InvalidArgument, "threads is -1");
+  launch = {};
+  launch.device = -2;
+  CHECK_THROWS(dispatcher.run(problem(), args(), launch), InvalidArgument, "the device is -2");
+}
+
+void prepares_before_each_run() {
+  reset();
+  behaviours[0].prepares = true;
+  behaviours[0].workspace = 640;
+  const Dispatcher dispatcher(registry({kernel<0>("a")}));
+  const Plan plan = dispatcher.plan(problem());
+  CHECK(plan.stages.size() == 2 && plan.workspace_bytes == 640);
+  CHECK(plan.stages[0].kind == StageKind::prepare && plan.stages[1].kind == StageKind::kernel);
+  for (int i = 1; i <= 3; ++i) {
+    dispatcher.run(problem(), args());
+    CHECK(behaviours[0].runs == i && behaviours[0].prepared == i);
+  }
+  dispatcher.run("a", problem(), args());
+  CHECK(behaviours[0].prepared == 4);
+  behaviours[0].prepare_succeeds = false;
+  CHECK_THROWS(dispatcher.run(problem(), args()), DeviceError, "a failed: mock 0 is not ready");
+  CHECK(behaviours[0].runs == 4);
 }
 
 void remembers_without_allocating() {
@@ -276,6 +312,7 @@ int main() {
   kernels_with_reordered_operands_serve_no_plain_problem();
   asks_a_callback_once();
   plans_and_runs();
+  prepares_before_each_run();
   remembers_without_allocating();
   forgets_when_the_registry_changes();
   outlives_its_table();

@@ -106,6 +106,9 @@ void refuses_bad_tables() {
   auto* half = new ckdisp_kernel(*kernel<0>("a"));
   half->run = nullptr;
   CHECK_THROWS(Library::linked(table({half})), LibraryError, "kernel 0");
+  half = new ckdisp_kernel(*kernel<0>("a"));
+  half->prepare = nullptr;  // but needs_prepare is there
+  CHECK_THROWS(Library::linked(table({half})), LibraryError, "kernel 0");
 }
 
 // Readers see whole states while a writer adds and removes.

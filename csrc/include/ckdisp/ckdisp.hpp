@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ckdisp/cpu.hpp>
+#include <ckdisp/device.hpp>
 #include <ckdisp/dispatcher.hpp>
 #include <ckdisp/errors.hpp>
 #include <ckdisp/library.hpp>
