@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .arch import arch
 from .check import checked_keys
+from .compilers import LeftOut, check_group, find_cxx, find_hip, split_hip, targets_of
 from .emit.cmake import RESERVED_TARGETS, cmake_text
 from .emit.files import write_atomic
 from .emit.graph import ninja_text
@@ -17,28 +20,35 @@ from .emit.makefile import flags_text, makefile_text
 from .emit.manifest import compile_commands_text, manifest_text, read_manifest
 from .emit.ownership import check_folder, stale_files
 from .emit.templates import render
-from .emit.tree import LIBRARY_SOURCE, Regenerate, Tree, compiler_commands, make_tree
-from .emit.unit import CPP_MARKER, symbol, unit_text
+from .emit.tree import LIBRARY_SOURCE, Regenerate, Tree, make_tree, needs_hip
+from .emit.unit import CPP_MARKER, TEXT_MARKER, bundle_text, symbol, unit_text
 from .enums import unknown
 from .errors import BuildError, InvalidKey
 from .headers import missing_headers, own_include_dirs
 from .key import KernelKey
+from .providers import COMPILER_FILE, Setup, provider
+from .rocm import HipToolchain, NotInstalled
 from .toolchain import Toolchain
 from .version import VERSION
 
 EMITTERS = ("ninja", "cmake", "make")
+MISSING = ("error", "skip")
 _LIBRARY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class GenerateResult:
-    """What :func:`generate` did to the folder, as paths relative to it."""
+    """What :func:`generate` did to the folder, as paths relative to it.
+
+    ``left_out`` are the kernels that cannot be built here, with ``missing="skip"``.
+    """
 
     folder: Path
     library: str
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
     removed: tuple[str, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def generate(
@@ -47,7 +57,11 @@ def generate(
     emit: Collection[str] = EMITTERS,
     *,
     name: str = "ckdisp_kernels",
+    group: str | None = None,
+    archs: Sequence[str] = (),
+    missing: str = "error",
     toolchain: Toolchain | None = None,
+    hip: HipToolchain | None = None,
     include_dirs: Sequence[str | os.PathLike[str]] | None = None,
     regenerate: Regenerate | None = None,
 ) -> GenerateResult:
@@ -56,7 +70,13 @@ def generate(
     ``emit`` names the build files wanted: ``ninja`` (with ``compile_commands.json``), ``cmake``,
     ``make``; those written before and not named now are removed. ``name`` is the library.
     ``include_dirs`` are the folders with ckdisp's C++ headers, by default those of this package.
-    Only ``ninja`` needs a compiler: ``toolchain``, by default :meth:`Toolchain.find`.
+    ``group="tile"`` compiles GPU kernels that share a tile together: less work in all, more for
+    one kernel that changes. ``archs`` may name target features, such as ``gfx942:xnack-``, for
+    the kernels of an arch.
+
+    ``ninja`` needs a C++ compiler, ``toolchain``, by default :meth:`Toolchain.find`; GPU kernels
+    need a HIP compiler, ``hip``, by default :meth:`HipToolchain.find`. Where that is missing,
+    ``missing="skip"`` leaves these kernels out and says so in the result.
 
     Everything is checked before anything is written: :class:`InvalidKey` for an empty set or a
     key that breaks a rule, :class:`BuildError` for a missing compiler, a folder that holds files
@@ -76,29 +96,44 @@ def generate(
             f"library name {name!r} is a target that CMake reserves; choose another name, or leave "
             "'cmake' out of what is emitted"
         )
+    if missing not in MISSING:
+        raise BuildError(unknown("missing", missing, MISSING))
+    check_group(group)
     keys = checked_keys(kernels)
     if not keys:
         raise InvalidKey("the kernel set is empty, so there is nothing to generate; widen it")
+    left_out: tuple[LeftOut, ...] = ()
+    if hip is None:
+        try:
+            hip = find_hip(keys)
+        except NotInstalled as error:
+            if missing == "error":
+                raise
+            keys, left_out = split_hip(keys, str(error))
+    elif not needs_hip(keys):
+        hip = None
     if toolchain is None and "ninja" in emit:
-        toolchain = Toolchain.find(commands=compiler_commands(keys))
+        toolchain = find_cxx(keys, hip)
     folder = Path(os.path.abspath(out))
     view = {} if include_dirs else missing_headers()
-    tree = make_tree(
-        name,
-        keys,
-        toolchain=toolchain,
-        include_dirs=[Path(os.path.abspath(d)) for d in include_dirs or own_include_dirs()],
-        regenerate=regenerate,
+    setup = Setup(
+        toolchain,
+        tuple(os.path.abspath(d) for d in include_dirs or own_include_dirs()),
+        hip=hip,
+        targets=targets_of(archs),
+        group=group,
     )
+    tree = make_tree(name, keys, setup, regenerate=regenerate)
     texts = {**view, **folder_texts(tree, folder, emit)}
-    return _write(folder, tree, texts)
+    return dataclasses.replace(_write(folder, tree, texts), left_out=left_out)
 
 
 def folder_texts(tree: Tree, folder: Path, emit: Collection[str]) -> dict[str, str]:
     """Path -> text of every file of the folder, the manifest last."""
-    texts = {
-        u.source: unit_text(u.key, u.name, tree.variants[u.variant].provider) for u in tree.units
-    }
+    texts = unit_texts([(u.name, u.key) for u in tree.units], tree.setup.targets)
+    texts.update((source, bundle_text(source, parts)) for source, parts in tree.bundles.items())
+    if tree.setup.hip is not None:
+        texts[COMPILER_FILE] = f"{TEXT_MARKER}\n{tree.setup.hip.identity()}\n"
     texts[LIBRARY_SOURCE] = library_text(tree)
     texts[tree.header] = render("library.hpp.j2", marker=CPP_MARKER, library=tree.library)
     if "ninja" in emit:
@@ -113,9 +148,20 @@ def folder_texts(tree: Tree, folder: Path, emit: Collection[str]) -> dict[str, s
     return texts
 
 
+def unit_texts(keys: Sequence[tuple[str, KernelKey]], targets: Mapping[str, str]) -> dict[str, str]:
+    """Path -> text of the unit of each key, given as (canonical name, key) pairs."""
+    texts = {}
+    for name, key in keys:
+        owner = provider(key.provider, arch(key.arch))
+        target = targets.get(key.arch, key.arch)
+        texts[f"units/{name}{owner.suffix}"] = unit_text(key, name, owner, target)
+    return texts
+
+
 def library_text(tree: Tree) -> str:
     """The registration unit: the table of all kernels, and the function that returns it."""
-    flags = {v.name: " ".join(v.flags) for v in tree.variants.values()}
+    objects = {unit.object for unit in tree.units}
+    flags = {s.rule.name: " ".join(s.rule.flags) for s in tree.steps if s.output in objects}
     return render(
         "library.cpp.j2",
         marker=CPP_MARKER,

@@ -208,7 +208,12 @@ def _identity(cxx: str, _signature: tuple[int, ...]) -> str:
 
 @functools.cache
 def _system_dirs(cxx: str, flags: tuple[str, ...], _search: tuple[str, ...]) -> tuple[str, ...]:
-    result = run_compiler([cxx, *flags, "-E", "-v", "-x", "c++", "-", "-o", os.devnull])
+    return search_dirs(cxx, *flags, "-x", "c++")
+
+
+def search_dirs(*command: str) -> tuple[str, ...]:
+    """The folders that a compiler, asked by ``command``, searches for ``<...>`` includes."""
+    result = run_compiler([*command, "-E", "-v", "-", "-o", os.devnull])
     folders: list[str] = []
     listing = False
     for line in result.stderr.splitlines():

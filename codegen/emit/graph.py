@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from .tree import LIBRARY_OBJECT, LIBRARY_SOURCE, Tree, Unit, Variant
+from ..steps import Rule, Step
+from .tree import Tree
 from .unit import TEXT_MARKER
 
 # Longer commands go through a response file: Linux takes 128 KB per argument, and ninja hands the
@@ -23,30 +24,14 @@ def shell(words: Iterable[str]) -> str:
     return " ".join(shlex.quote(w) for w in words).replace("$", "$$")
 
 
-def include_flags(tree: Tree) -> list[str]:
-    return [f"-I{d}" for d in ("include", *tree.include_dirs)]
-
-
-def compile_command(tree: Tree, variant: Variant) -> list[str]:
-    """The compile command up to, not including, source and output."""
-    assert tree.toolchain is not None
-    return [
-        *tree.toolchain.command,
-        *variant.flags,
-        *tree.optional_flags,
-        *tree.toolchain.cxx_flags,
-        *include_flags(tree),
-    ]
-
-
 def link_command(tree: Tree) -> list[str]:
-    """The link command up to, not including, output and objects, which the libraries follow.
+    """The link command up to, not including, output and objects.
 
     Launchers are left out: they cache no links.
     """
-    assert tree.toolchain is not None
-    flags = (*tree.toolchain.cxx_flags, *tree.optional_flags)
-    return [tree.toolchain.cxx, *shared_flags(tree), *flags]
+    toolchain = tree.setup.toolchain
+    assert toolchain is not None
+    return [toolchain.cxx, *shared_flags(tree), *toolchain.cxx_flags, *tree.optional_flags]
 
 
 def shared_flags(tree: Tree) -> list[str]:
@@ -82,12 +67,16 @@ def ninja_text(tree: Tree) -> str:
     for name, depth in tree.pools().items():
         writer.pool(f"compile_{name}", depth)
     writer.pool("link", 1)
-    for variant in (tree.base, *tree.variants.values()):
-        _compile_rule(graph, tree, variant)
+    steps = tree.open_steps()
+    for rule in {step.rule.name: step.rule for step in steps}.values():
+        _rule(graph, rule)
     _link_rule(graph, tree)
-    objects = [_unit_edge(graph, tree, unit) for unit in tree.units]
-    writer.build([LIBRARY_OBJECT], "library", [LIBRARY_SOURCE])
-    writer.build([tree.output], "link", [LIBRARY_OBJECT, *objects])
+    for step in steps:
+        _edge(graph, step)
+    for unit in tree.units:
+        if unit.object not in tree.done:
+            writer.build([unit.name], "phony", [unit.object])
+    writer.build([tree.output], "link", list(tree.objects))
     writer.build(["all"], "phony", [tree.output])
     writer.default(["all"])
     if tree.regenerate is not None:
@@ -95,22 +84,20 @@ def ninja_text(tree: Tree) -> str:
     return graph.text.getvalue()
 
 
-def _compile_rule(graph: _Graph, tree: Tree, variant: Variant) -> None:
-    tail = "-MD -MF $out.d -c $in -o $out"
-    words = compile_command(tree, variant)
-    command, rspfile, content = shell(words), None, None
+def _rule(graph: _Graph, rule: Rule) -> None:
+    first, *others = rule.commands
+    command, rspfile, content = shell(first.words), None, None
     if len(command) > _LONG_COMMAND:
-        assert tree.toolchain is not None
-        size = len(tree.toolchain.command)
-        rspfile, content = "$out.rsp", shell(words[size:])
-        command = f"{shell(words[:size])} @$out.rsp"
+        command = f"{shell(first.words[: first.program])} @$out.rsp"
+        rspfile, content = "$out.rsp", shell(first.words[first.program :])
+    lines = [f"{command} {first.files}", *(f"{shell(c.words)} {c.files}" for c in others)]
     graph.writer.rule(
-        variant.name,
-        command=f"{command} {tail}",
-        description="compile $in",
+        rule.name,
+        command=" && ".join(lines),
+        description=f"{rule.verb} $in",
         depfile="$out.d",
         deps="gcc",
-        pool=f"compile_{variant.provider.name}",
+        pool=f"compile_{rule.pool}",
         rspfile=rspfile,
         rspfile_content=content,
     )
@@ -119,10 +106,10 @@ def _compile_rule(graph: _Graph, tree: Tree, variant: Variant) -> None:
 def _link_rule(graph: _Graph, tree: Tree) -> None:
     # Linked aside and moved into place: whoever loads the library meanwhile sees the old or the
     # new one, never a part of it.
-    command = f"{shell(link_command(tree))} -o $out.new @$out.rsp {shell(tree.libraries())}"
+    command = f"{shell(link_command(tree))} -o $out.new @$out.rsp"
     graph.writer.rule(
         "link",
-        command=f"{command.rstrip()} && mv -f $out.new $out",
+        command=f"{command} && mv -f $out.new $out",
         description="link $out",
         pool="link",
         rspfile="$out.rsp",
@@ -130,13 +117,14 @@ def _link_rule(graph: _Graph, tree: Tree) -> None:
     )
 
 
-def _unit_edge(graph: _Graph, tree: Tree, unit: Unit) -> str:
-    prebuilt = tree.prebuilt.get(unit.name)
-    if prebuilt is not None:
-        return graph.path(prebuilt)
-    graph.writer.build([unit.object], unit.variant, [unit.source])
-    graph.writer.build([unit.name], "phony", [unit.object])
-    return unit.object
+def _edge(graph: _Graph, step: Step) -> None:
+    graph.writer.build(
+        [step.output],
+        step.rule.name,
+        [graph.path(step.source)],
+        implicit=[graph.path(need) for need in step.rule.needs],
+        variables=dict(step.variables),
+    )
 
 
 def _regenerate_edge(graph: _Graph, command: Sequence[str], inputs: Sequence[str]) -> None:

@@ -7,13 +7,18 @@ them in dependency files.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable
 
+from ..providers.base import include_flags
+from ..steps import Command, Rule
 from .graph import shared_flags
 from .templates import render
-from .tree import LIBRARY_OBJECT, LIBRARY_SOURCE, Tree, Variant
+from .tree import LIBRARY_OBJECT, LIBRARY_SOURCE, Tree
 from .unit import TEXT_MARKER
+
+_PLAIN = re.compile(r"[\w./+@,^-]+", re.ASCII)
 
 
 def shell(words: Iterable[str]) -> str:
@@ -23,19 +28,39 @@ def shell(words: Iterable[str]) -> str:
 
 def makefile_text(tree: Tree) -> str:
     """The text of ``Makefile``."""
-    units = [(v.name, v.provider.suffix, _objects(tree, v)) for v in tree.variants.values()]
+    kernel_rules = [rule for rule in tree.rules if rule.output != LIBRARY_OBJECT]
     return render(
         "Makefile.j2",
         marker=TEXT_MARKER,
         output=tree.output,
         library_object=LIBRARY_OBJECT,
         library_source=LIBRARY_SOURCE,
-        groups=units,
+        objects=[rule.name for rule in kernel_rules if rule.makes_object],
+        groups=[
+            (rule, [s for s in tree.steps if s.rule.name == rule.name], _lines(rule), _needs(rule))
+            for rule in kernel_rules
+        ],
     )
 
 
-def _objects(tree: Tree, variant: Variant) -> list[str]:
-    return [u.object for u in tree.units if u.variant == variant.name]
+def _lines(rule: Rule) -> list[str]:
+    """The recipe of a rule."""
+    if rule.compiler == "cxx":
+        return [f"$(CXX) $(FLAGS_{rule.name}) $(CXXFLAGS) $(INCLUDES) -MD -MP -MF $@.d -c $< -o $@"]
+    return [f"$(RUN_{rule.name}_{i}) {_files(c, rule)}" for i, c in enumerate(rule.commands)]
+
+
+def _files(command: Command, rule: Rule) -> str:
+    source = "$<" if "%" in rule.source else shell([rule.source])
+    words = command.files.split()
+    text = " ".join(source if word == "$in" else word for word in words)
+    return re.sub(r"\$(out|kernels)", lambda m: {"out": "$@"}.get(m[1], f"$({m[1]})"), text)
+
+
+def _needs(rule: Rule) -> list[str]:
+    """The prerequisites of every target: those whose path make can hold."""
+    sources = [] if "%" not in rule.source else [rule.source]
+    return [*sources, "flags.mk", *filter(_PLAIN.fullmatch, rule.needs)]
 
 
 def flags_text(tree: Tree) -> str:
@@ -43,14 +68,20 @@ def flags_text(tree: Tree) -> str:
 
     ``CXX`` and ``CXXFLAGS`` can be set on the command line of make.
     """
-    toolchain = tree.toolchain
+    toolchain = tree.setup.toolchain
+    user = toolchain.cxx_flags if toolchain is not None else ()
     return render(
         "flags.mk.j2",
         marker=TEXT_MARKER,
         cxx=shell(toolchain.command) if toolchain is not None else "c++",
-        flags=shell((*tree.optional_flags, *(toolchain.cxx_flags if toolchain else ()))),
-        includes=shell(f"-I{d}" for d in ("include", *tree.include_dirs)),
-        variants=[(v.name, shell(v.flags)) for v in (tree.base, *tree.variants.values())],
+        flags=shell((*tree.optional_flags, *user)),
+        includes=shell(include_flags(tree.setup)),
+        variants=[(r.name, shell(r.flags)) for r in tree.rules if r.compiler == "cxx"],
+        commands=[
+            (f"{rule.name}_{i}", shell(command.words))
+            for rule in tree.rules
+            if rule.compiler != "cxx"
+            for i, command in enumerate(rule.commands)
+        ],
         link_flags=shell(shared_flags(tree)),
-        libraries=shell(tree.libraries()),
     )

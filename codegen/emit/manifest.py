@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..steps import Step
 from ..version import ABI_VERSION, VERSION
 from .cpp_view import schema_hash
-from .graph import compile_command
-from .tree import LIBRARY_OBJECT, LIBRARY_SOURCE, Tree
+from .tree import LIBRARY_OBJECT, Tree
 
 FORMAT = 1
 
@@ -22,6 +22,7 @@ def _rows(entries: Iterable[Mapping[str, Any]]) -> str:
 
 def manifest_text(tree: Tree, files: Sequence[str]) -> str:
     """The manifest. It holds no absolute path, so the folder may move."""
+    kernels = {unit.object for unit in tree.units} | {LIBRARY_OBJECT}
     head = {
         "generator": "ckdisp",
         "format": FORMAT,
@@ -31,11 +32,12 @@ def manifest_text(tree: Tree, files: Sequence[str]) -> str:
         "library": tree.library,
         "output": tree.output,
         "header": tree.header,
-        "job_memory_mb": max(v.provider.job_memory_mb for v in tree.variants.values()),
+        "job_memory_mb": max(p.job_memory_mb for p in tree.providers),
         "files": sorted(files),
+        "built": [s.output for s in tree.steps if s.output not in kernels],
     }
     lines = [f" {json.dumps(k)}: {json.dumps(v)}," for k, v in head.items()]
-    kernels = _rows(
+    rows = _rows(
         {
             "name": u.name,
             "arch": u.key.arch,
@@ -45,7 +47,7 @@ def manifest_text(tree: Tree, files: Sequence[str]) -> str:
         }
         for u in tree.units
     )
-    return "{\n" + "\n".join(lines) + f'\n "kernels": [\n{kernels}\n ]\n}}\n'
+    return "{\n" + "\n".join(lines) + f'\n "kernels": [\n{rows}\n ]\n}}\n'
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -60,17 +62,17 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 def compile_commands_text(tree: Tree, folder: Path) -> str:
     """The compilation database, for editors and tidy tools."""
-    variants = (tree.base, *tree.variants.values())
-    heads = {v.name: json.dumps(compile_command(tree, v))[:-1] for v in variants}
+    heads = {r.name: json.dumps(r.commands[0].words)[:-1] for r in tree.rules}
     where = json.dumps(str(folder))
-    edges = [
-        (LIBRARY_SOURCE, LIBRARY_OBJECT, tree.base.name),
-        *((u.source, u.object, u.variant) for u in tree.units),
-    ]
-    # Written by hand: the paths need no escaping, and the flags are the same thousands of times.
+    # Written by hand: the flags are the same thousands of times.
     rows = ",\n".join(
-        f'  {{"directory": {where}, "file": "{source}", "output": "{output}", '
-        f'"arguments": {heads[variant]}, "-c", "{source}", "-o", "{output}"]}}'
-        for source, output, variant in edges
+        f'  {{"directory": {where}, "file": {json.dumps(step.source)}, "output": "{step.output}", '
+        f'"arguments": {heads[step.rule.name]}, {json.dumps(_files(step))[1:]}}}'
+        for step in tree.steps
     )
     return f"[\n{rows}\n]\n"
+
+
+def _files(step: Step) -> list[str]:
+    command = step.rule.commands[0]
+    return command.arguments(step)[len(command.words) :]

@@ -8,15 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BuildError
+from ..providers import COMPILER_FILE
 from .tree import Tree
 from .unit import CPP_MARKER, TEXT_MARKER
 
-_BUILD_FILES = ("build.ninja", "compile_commands.json", "CMakeLists.txt", "Makefile", "flags.mk")
+_BUILD_FILES = (
+    *("build.ninja", "compile_commands.json", "CMakeLists.txt", "Makefile", "flags.mk"),
+    COMPILER_FILE,
+)
 _PROJECT_FILES = (".git", "pyproject.toml", "setup.py")
 _JSON_STARTS = (b'{\n "generator": "ckdisp"', b'[\n  {"directory": ')
 _VIEW_STARTS = (b"// Generated from the ckdisp schema;", b"// Generated from arches.json;")
 _STARTS = (CPP_MARKER.encode(), TEXT_MARKER.encode(), *_JSON_STARTS, *_VIEW_STARTS)
 _SCANNED = (".cpp", ".hip", ".hpp")
+# What a build leaves beside an object, and what is made from it.
+_BESIDE = ("", ".d", ".rsp", ".co", ".new")
 
 
 def is_ours(path: Path) -> bool:
@@ -60,21 +66,23 @@ def stale_files(
     ``old`` is the manifest of the last time, which lists what was built.
     """
     stale = []
-    for base in ("units", "include", "include/ckdisp/generated"):
+    for base in ("units", "groups", "host", "include", "include/ckdisp/generated"):
         for path in _names(folder, base):
             if path not in keep and path.endswith(_SCANNED) and is_ours(folder / path):
                 stale.append(path)
     stale += [n for n in _BUILD_FILES if n not in keep and _present_and_ours(folder / n)]
-    live = {u.object for u in tree.units}
-    gone = {f"obj/{Path(p).stem}.o" for p in stale if p.startswith("units/")}
+    live = {step.output for step in tree.steps}
+    gone = {f"obj/{Path(p).stem}.o" for p in stale if p.startswith(("units/", "groups/"))}
+    gone |= {f"obj/host_{Path(p).stem}.o" for p in stale if p.startswith("host/")}
     if old is not None:
         gone.update(str(k.get("object")) for k in old.get("kernels", ()))
-    built = [o for o in gone - live if o.startswith("obj/") and ".." not in o]
+        gone.update(map(str, old.get("built", ())))
+    built = [o for o in gone - live if o.startswith(("obj/", "pch/")) and ".." not in o]
     output = str(old.get("output")) if old is not None else tree.output
     if output != tree.output and os.sep not in output:
         built.append(output)
     for path in sorted(built):
-        stale += [p for p in (path, f"{path}.d", f"{path}.rsp") if (folder / p).is_file()]
+        stale += [p for b in _BESIDE if (folder / (p := f"{path}{b}")).is_file()]
     return stale
 
 

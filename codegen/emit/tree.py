@@ -1,40 +1,20 @@
-"""What a generated folder holds: units, how each is compiled, and the library they make."""
+"""What a generated folder holds: units, the steps that make objects of them, and the library."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ..arch import arch
 from ..errors import BuildError
 from ..jobs import memory_mb
 from ..key import KernelKey
-from ..providers import Provider, provider
-from ..toolchain import Toolchain, shared_library_name
+from ..providers import CPU, LIBRARY_FLAGS, Provider, Setup, Unit, cxx_rule, provider
+from ..steps import Rule, Step
+from ..toolchain import shared_library_name
 
 LIBRARY_SOURCE = "library.cpp"
 LIBRARY_OBJECT = "obj/library.o"
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A way to compile: all kernels of one provider and arch share it."""
-
-    name: str
-    provider: Provider
-    flags: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One kernel: its source and its object, relative to the folder."""
-
-    name: str
-    key: KernelKey
-    variant: str
-    source: str
-    object: str
 
 
 @dataclass(frozen=True)
@@ -47,16 +27,21 @@ class Regenerate:
 
 @dataclass(frozen=True)
 class Tree:
-    """A generated folder. Paths are relative to it, but for ``include_dirs``."""
+    """A generated folder. Paths are relative to it, but for those of ckdisp's own files.
+
+    ``steps`` make everything but the library itself, what others need first. ``bundles`` are the
+    generated sources that include others. ``done`` are the outputs that are there already.
+    """
 
     library: str
     units: tuple[Unit, ...]
-    variants: Mapping[str, Variant]
-    include_dirs: tuple[str, ...]
+    steps: tuple[Step, ...]
+    setup: Setup
+    providers: tuple[Provider, ...]
+    bundles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     optional_flags: tuple[str, ...] = ()
-    toolchain: Toolchain | None = None
     regenerate: Regenerate | None = None
-    prebuilt: Mapping[str, str] = field(default_factory=dict)
+    done: frozenset[str] = frozenset()
 
     @property
     def output(self) -> str:
@@ -67,78 +52,90 @@ class Tree:
         return f"include/{self.library}.hpp"
 
     @property
-    def base(self) -> Variant:
-        """How the registration unit is compiled: no flags of any arch."""
-        first = next(iter(self.variants.values())).provider
-        return Variant("library", first, first.compile_flags)
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules of all steps, in order of their first use."""
+        return tuple({step.rule.name: step.rule for step in self.steps}.values())
 
-    def libraries(self) -> tuple[str, ...]:
-        """Flags at the end of the link command."""
-        return tuple(
-            dict.fromkeys(f for v in self.variants.values() for f in v.provider.link_flags)
-        )
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """What is linked, in order."""
+        return tuple(step.output for step in self.steps if step.rule.makes_object)
+
+    def open_steps(self) -> tuple[Step, ...]:
+        """The steps that are left to do: not done, and of use to one that is not done."""
+        left = [step for step in self.steps if step.output not in self.done]
+        needed = {need for step in left if step.rule.makes_object for need in step.rule.needs}
+        return tuple(s for s in left if s.rule.makes_object or s.output in needed)
 
     def pools(self) -> dict[str, int]:
         """Provider -> compile jobs that the memory of this machine can hold."""
         total = memory_mb(available=False)
-        needs = {v.provider.name: v.provider.job_memory_mb for v in self.variants.values()}
+        needs = {p.name: p.job_memory_mb for p in self.providers}
         return {name: max(1, total // need) for name, need in needs.items()}
 
 
 def make_tree(
     library: str,
     keys: Sequence[tuple[str, KernelKey]],
+    setup: Setup,
     *,
-    toolchain: Toolchain | None,
-    include_dirs: Sequence[Path],
     regenerate: Regenerate | None = None,
-    prebuilt: Mapping[str, str] | None = None,
-    accepts: Callable[[str], bool] | None = None,
+    done: frozenset[str] = frozenset(),
 ) -> Tree:
-    """The tree of ``keys``, given as (canonical name, key) pairs.
-
-    ``prebuilt`` maps names of kernels to objects that are linked as they are. ``accepts`` tells
-    whether the compiler takes an optional flag, by default by asking it.
-    """
-    if accepts is None:
-        accepts = toolchain.accepts if toolchain is not None else lambda flag: True
-    variants: dict[tuple[str, str], Variant] = {}
-    units = []
+    """The tree of ``keys``, given as (canonical name, key) pairs."""
+    owned: dict[str, list[tuple[str, KernelKey]]] = {}
+    owners: dict[str, Provider] = {}
+    for (provider_name, _), owner in _owners(keys).items():
+        owners[provider_name] = owner
     for name, key in keys:
-        variant = variants.get((key.provider, key.arch))
-        if variant is None:
-            variant = variants[key.provider, key.arch] = _variant(key)
-        if key.op not in variant.provider.kernels:
-            raise BuildError(f"provider {key.provider} has no kernels of op {key.op}")
-        source = f"units/{name}{variant.provider.suffix}"
-        units.append(Unit(name, key, variant.name, source, f"obj/{name}.o"))
-    wanted = dict.fromkeys(f for v in variants.values() for f in v.provider.optional_flags)
+        owned.setdefault(key.provider, []).append((name, key))
+    recipes = [owners[p].recipe(members, setup) for p, members in owned.items()]
+    wanted = dict.fromkeys(f for owner in owners.values() for f in owner.optional_flags)
+    optional = tuple(filter(setup.cxx_takes, wanted))
+    providers = tuple(owners.values()) or (CPU,)
+    base = cxx_rule(
+        "library",
+        LIBRARY_FLAGS,
+        LIBRARY_SOURCE,
+        LIBRARY_OBJECT,
+        setup,
+        optional,
+        providers[0].name,
+    )
+    made = {unit.name: unit for recipe in recipes for unit in recipe.units}
     return Tree(
         library=library,
-        units=tuple(units),
-        variants={v.name: v for v in variants.values()},
-        include_dirs=tuple(str(d) for d in include_dirs),
-        optional_flags=tuple(filter(accepts, wanted)),
-        toolchain=toolchain,
+        units=tuple(made[name] for name, _ in keys),
+        steps=(Step("library", base), *(s for recipe in recipes for s in recipe.steps)),
+        setup=setup,
+        providers=providers,
+        bundles={path: parts for r in recipes for path, parts in r.bundles.items()},
+        optional_flags=optional,
         regenerate=regenerate,
-        prebuilt=prebuilt or {},
+        done=done,
     )
 
 
 def compiler_commands(keys: Sequence[tuple[str, KernelKey]]) -> tuple[str, ...]:
-    """The compilers to look for, best first, if none is set.
+    """The C++ compilers to look for, best first, if none is set.
 
     :class:`BuildError` if there are no kernels of a provider to compile.
     """
-    owners = {(key.provider, key.arch): key for _, key in keys}.values()
-    return tuple(dict.fromkeys(c for key in owners for c in _owner(key).compilers))
+    return tuple(dict.fromkeys(c for owner in _owners(keys).values() for c in owner.compilers))
 
 
-def _owner(key: KernelKey) -> Provider:
-    return provider(key.provider, arch(key.arch))
+def needs_hip(keys: Sequence[tuple[str, KernelKey]]) -> bool:
+    """Whether some of the kernels are compiled by a HIP compiler."""
+    return any(owner.needs_hip for owner in _owners(keys).values())
 
 
-def _variant(key: KernelKey) -> Variant:
-    facts, owner = arch(key.arch), _owner(key)
-    name = f"{owner.name}_{facts.name}".replace("-", "_")
-    return Variant(name, owner, (*owner.compile_flags, *owner.arch_flags(facts)))
+def _owners(keys: Sequence[tuple[str, KernelKey]]) -> dict[tuple[str, str], Provider]:
+    """(provider, arch) -> provider, of every key."""
+    found: dict[tuple[str, str], Provider] = {}
+    for _, key in keys:
+        if (key.provider, key.arch) not in found:
+            owner = provider(key.provider, arch(key.arch))
+            if key.op not in owner.kernels:
+                raise BuildError(f"provider {key.provider} has no kernels of op {key.op}")
+            found[key.provider, key.arch] = owner
+    return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from .codegen.kernel_set import KernelSet as _KernelSet
 
 if TYPE_CHECKING:
+    from .codegen.rocm import HipToolchain
     from .codegen.toolchain import Toolchain
     from .registry import Registry
 
@@ -23,7 +24,10 @@ class KernelSet(_KernelSet):
         progress: bool | Callable[[int, int, str], None] | None = True,
         executor: Executor | None = None,
         *,
+        group: str | None = None,
+        archs: Sequence[str] = (),
         toolchain: Toolchain | None = None,
+        hip: HipToolchain | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
     ) -> Registry:
@@ -33,9 +37,12 @@ class KernelSet(_KernelSet):
         compiles only the others. ``jobs`` is the number of compilers at once, by default as many
         as processors and memory allow. ``progress`` is ``True`` (a bar on a terminal, a few lines
         elsewhere, on stderr), ``False``, or a function ``(done, total, what)``. ``executor`` runs
-        the compilers in place of ninja. ``toolchain`` is by default :meth:`Toolchain.find`,
-        ``cache_dir`` is ``$CKDISP_CACHE_DIR`` or the user's cache folder. ``timeout`` in seconds
-        is for the whole build, or for each compiler on an ``executor``.
+        the compilers in place of ninja. ``group="tile"`` compiles GPU kernels that share a tile
+        together: less work in all, more for one kernel. ``archs`` may name target features, such
+        as ``gfx942:xnack-``, for the kernels of an arch. ``toolchain`` is by default
+        :meth:`Toolchain.find`, ``hip``, for GPU kernels, :meth:`HipToolchain.find`, ``cache_dir``
+        ``$CKDISP_CACHE_DIR`` or the user's cache folder. ``timeout`` in seconds is for the whole
+        build, or for each compiler on an ``executor``.
 
         Raises :class:`InvalidKey` for a key that breaks a rule and :class:`BuildError` if there is
         no compiler, if one fails (with kernel, first error line and command), or if the cache
@@ -44,7 +51,17 @@ class KernelSet(_KernelSet):
         from .jit.build import Options, build_library
         from .registry import Registry
 
-        options = Options(jobs, progress, executor, toolchain, cache_dir, timeout)
+        options = Options(
+            jobs=jobs,
+            progress=progress,
+            executor=executor,
+            toolchain=toolchain,
+            hip=hip,
+            cache_dir=cache_dir,
+            timeout=timeout,
+            group=group,
+            archs=archs,
+        )
         library = build_library(self, options)
         if not library.exists():  # another process pruned the cache in between
             library = build_library(self, options)

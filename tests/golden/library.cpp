@@ -12,13 +12,14 @@ namespace {
 
 const ckdisp::ckdisp_kernel* const kKernels[] = {
     &ckdisp_k_gemm_multid_cpu_x8664v3_bf16_bf16_bf16_fp32_rrr_add_d1_bf16_r_t96x2048x256_w1x1x1_r6x16x1_packed_default_default_fmnk_g1_b1,
+    nullptr,
 };
 
 constexpr ckdisp::ckdisp_library kLibrary{
     .magic = ckdisp::kAbiMagic,
     .abi_version = ckdisp::kAbiVersion,
     .size = sizeof(ckdisp::ckdisp_library),
-    .kernel_count = sizeof(kKernels) / sizeof(kKernels[0]),
+    .kernel_count = sizeof(kKernels) / sizeof(kKernels[0]) - 1,
     .schema_hash = ckdisp::kSchemaHash,
     .kernels = kKernels,
     .name = "golden",

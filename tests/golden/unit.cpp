@@ -2,18 +2,19 @@
 #include "providers/cpu/gemm.hpp"
 
 namespace {
-using namespace ckdisp;
 struct Kernel {
   static constexpr const char* name = "gemm_multid_cpu_x8664v3_bf16_bf16_bf16_fp32_rrr_add_d1_bf16_r_t96x2048x256_w1x1x1_r6x16x1_packed_default_default_fmnk_g1_b1";
-  static constexpr GemmKey key{
-      .family = Family::gemm_multi_d, .provider = Provider::cpu, .arch = Arch::x86_64_v3,
-      .dtype_a = Dtype::bf16, .dtype_b = Dtype::bf16, .dtype_c = Dtype::bf16,
-      .dtype_acc = Dtype::fp32, .layout = Layout::rrr, .elementwise = Elementwise::add,
-      .num_d = 1, .dtype_d = Dtype::bf16, .layout_d = Order::r, .tile = {96, 2048, 256},
-      .wave = {1, 1, 1}, .warp = {6, 16, 1}, .pipeline = Pipeline::packed,
-      .scheduler = Scheduler::default_, .epilogue = Epilogue::default_, .pad_m = true,
-      .pad_n = true, .pad_k = true, .persistent = false, .split_k = false, .num_wave_groups = 1,
-      .block_per_cu = 1,
+  static constexpr ckdisp::GemmKey key{
+      .family = ckdisp::Family::gemm_multi_d, .provider = ckdisp::Provider::cpu,
+      .arch = ckdisp::Arch::x86_64_v3, .dtype_a = ckdisp::Dtype::bf16,
+      .dtype_b = ckdisp::Dtype::bf16, .dtype_c = ckdisp::Dtype::bf16,
+      .dtype_acc = ckdisp::Dtype::fp32, .layout = ckdisp::Layout::rrr,
+      .elementwise = ckdisp::Elementwise::add, .num_d = 1, .dtype_d = ckdisp::Dtype::bf16,
+      .layout_d = ckdisp::Order::r, .tile = {96, 2048, 256}, .wave = {1, 1, 1},
+      .warp = {6, 16, 1}, .pipeline = ckdisp::Pipeline::packed,
+      .scheduler = ckdisp::Scheduler::default_, .epilogue = ckdisp::Epilogue::default_,
+      .pad_m = true, .pad_n = true, .pad_k = true, .persistent = false, .split_k = false,
+      .num_wave_groups = 1, .block_per_cu = 1,
   };
 };
 }  // namespace

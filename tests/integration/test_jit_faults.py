@@ -246,7 +246,7 @@ def test_a_lock_ends_with_its_process_and_names_none(tmp_path: Path) -> None:
 
 def test_readers_never_see_a_part_of_an_entry(tmp_path: Path) -> None:
     store = Store(tmp_path / "cache")
-    headers = Headers([], [])
+    headers = Headers([], {})
     key = digest("k")
     content = os.urandom(200_000)
     stop = threading.Event()

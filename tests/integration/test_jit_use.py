@@ -46,8 +46,9 @@ def test_an_executor_runs_the_compilers(lab: Lab) -> None:
 
 def test_an_executor_without_a_compiler_on_the_other_side(lab: Lab) -> None:
     class Far(concurrent.futures.ThreadPoolExecutor):
-        def submit(self, function, command, *rest):  # type: ignore[no-untyped-def]
-            return super().submit(function, ["/nowhere/c++", *command[1:]], *rest)
+        def submit(self, function, commands, *rest):  # type: ignore[no-untyped-def]
+            elsewhere = [["/nowhere/c++", *command[1:]] for command in commands]
+            return super().submit(function, elsewhere, *rest)
 
     with Far(1) as pool, pytest.raises(BuildError, match="cannot run /nowhere/c"):
         lab.build(1, executor=pool)

@@ -12,9 +12,9 @@ import pytest
 
 from ckdisp.codegen.emit.graph import ninja_text
 from ckdisp.codegen.emit.tree import make_tree
-from ckdisp.codegen.emit.unit import unit_text
-from ckdisp.codegen.generate import library_text
+from ckdisp.codegen.generate import library_text, unit_texts
 from ckdisp.codegen.make import make_key
+from ckdisp.codegen.providers import Setup
 from ckdisp.codegen.toolchain import Toolchain
 from ckdisp.codegen.version import VERSION
 
@@ -35,16 +35,12 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         warp=(6, 16, 1),
         tile=(96, 2048, 256),
     )
-    tree = make_tree(
-        "golden",
-        [(key.name, key)],
-        toolchain=Toolchain("/usr/bin/c++", ("-g",)),
-        include_dirs=[Path("/opt/ckdisp/include")],
-        accepts=lambda flag: True,
+    setup = Setup(
+        Toolchain("/usr/bin/c++", ("-g",)), ("/opt/ckdisp/include",), accepts=lambda flag: True
     )
-    provider = tree.variants[tree.units[0].variant].provider
+    tree = make_tree("golden", [(key.name, key)], setup)
     return {
-        "unit.cpp": unit_text(key, key.name, provider),
+        "unit.cpp": unit_texts([(key.name, key)], {})[f"units/{key.name}.cpp"],
         "library.cpp": library_text(tree).replace(VERSION, "VERSION"),
         "build.ninja": ninja_text(tree),
     }

@@ -19,6 +19,7 @@ from stub_kernels import FakeCompiler, kernel_count, keys, write_headers
 from ckdisp.codegen.build import find_ninja
 from ckdisp.codegen.emit.graph import ninja_text
 from ckdisp.codegen.emit.tree import Regenerate, make_tree
+from ckdisp.codegen.providers import Setup
 from ckdisp.codegen.generate import generate
 from ckdisp.codegen.jobs import cpus, job_count, memory_mb
 from ckdisp.codegen.toolchain import Toolchain
@@ -135,19 +136,19 @@ def test_commands_too_long_for_a_command_line(tmp_path: Path) -> None:
 
 
 def test_many_objects_are_linked_through_a_response_file(tmp_path: Path) -> None:
-    tree = make_tree("k", [(k.name, k) for k in keys(3)], toolchain=Toolchain("c++"),
-                     include_dirs=[], accepts=lambda flag: False)  # fmt: skip
+    setup = Setup(Toolchain("c++"), (), accepts=lambda flag: False)
+    tree = make_tree("k", [(k.name, k) for k in keys(3)], setup)
     rule = ninja_text(tree).split("rule link")[1]
     assert "@$out.rsp" in rule and "rspfile_content = $in_newline" in rule
 
 
 def test_a_library_is_never_seen_half_written(tmp_path: Path) -> None:
-    tree = make_tree("k", [(k.name, k) for k in keys(1)], toolchain=Toolchain("c++"),
-                     include_dirs=[], accepts=lambda flag: False)  # fmt: skip
+    setup = Setup(Toolchain("c++"), (), accepts=lambda flag: False)
+    tree = make_tree("k", [(k.name, k) for k in keys(1)], setup)
     assert "-o $out.new" in ninja_text(tree) and "mv -f $out.new $out" in ninja_text(tree)
 
 
-def test_prebuilt_objects_are_linked_and_not_compiled(tmp_path: Path) -> None:
+def test_objects_that_are_done_are_linked_and_not_compiled(tmp_path: Path) -> None:
     headers = write_headers(tmp_path / "headers")
     first = tmp_path / "first"
     pairs = [(k.name, k) for k in keys(2)]
@@ -155,15 +156,11 @@ def test_prebuilt_objects_are_linked_and_not_compiled(tmp_path: Path) -> None:
     run(find_ninja(), cwd=first)
     second = tmp_path / ODD
     generate(keys(2), second, include_dirs=headers)
-    prebuilt = second / f"{ODD}.o"
-    shutil.copy(first / "obj" / f"{pairs[0][0]}.o", prebuilt)
-    tree = make_tree(
-        "ckdisp_kernels",
-        pairs,
-        toolchain=Toolchain.find(),
-        include_dirs=headers,
-        prebuilt={pairs[0][0]: str(prebuilt)},
-    )
+    done = f"obj/{pairs[0][0]}.o"
+    (second / "obj").mkdir()
+    (second / done).symlink_to(first / done)
+    setup = Setup(Toolchain.find(), tuple(map(str, headers)))
+    tree = make_tree("ckdisp_kernels", pairs, setup, done=frozenset([done]))
     (second / "build.ninja").write_text(ninja_text(tree))
     assert run(find_ninja(), cwd=second).count("compile units/") == 1
     assert (second / "libckdisp_kernels.so").is_file()

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..codegen.build import build as run_ninja
 from ..codegen.check import checked_keys
+from ..codegen.compilers import check_group, targets_of
 from ..codegen.emit.cpp_view import schema_hash
-from ..codegen.emit.files import write_atomic
-from ..codegen.emit.tree import Tree, Unit, compiler_commands, make_tree
-from ..codegen.emit.unit import unit_text
+from ..codegen.emit.files import write_atomic, write_if_changed
+from ..codegen.emit.tree import LIBRARY_OBJECT, Tree, make_tree
+from ..codegen.emit.unit import bundle_text
 from ..codegen.errors import BuildError, InvalidKey
-from ..codegen.generate import folder_texts
+from ..codegen.generate import folder_texts, unit_texts
 from ..codegen.headers import missing_headers, own_include_dirs
 from ..codegen.key import KernelKey
+from ..codegen.providers import Setup
+from ..codegen.rocm import HipToolchain
+from ..codegen.steps import Step, is_local
 from ..codegen.toolchain import Toolchain
 from ..codegen.version import ABI_VERSION
 from . import location
 from .compile import compile_on
+from .compilers import Compilers
 from .digest import digest
 from .failed import keep_failed
 from .headers import Headers, Listing, read_depfile
 from .locks import among_threads, building
-from .probes import Probes
 from .progress import Callback, reporting
-from .store import Staging, Store
+from .store import Staging, Store, read_entry
 
 
 @dataclass(frozen=True)
@@ -40,33 +44,31 @@ class Options:
     progress: bool | Callback | None = True
     executor: Executor | None = None
     toolchain: Toolchain | None = None
+    hip: HipToolchain | None = None
     cache_dir: str | os.PathLike[str] | None = None
     timeout: float | None = None
+    group: str | None = None
+    archs: Sequence[str] = ()
 
 
 def build_library(kernels: Iterable[KernelKey], options: Options) -> Path:
     """The path of a library with ``kernels``, from the cache or built now."""
+    check_group(options.group)
     keys = checked_keys(kernels)
     if not keys:
         raise InvalidKey("the kernel set is empty, so there is nothing to build; widen it")
     store = Store(location.cache_dir(options.cache_dir))
-    commands = compiler_commands(keys)
-    toolchain, no_compiler = options.toolchain, None
-    if toolchain is None:
-        try:
-            toolchain = Toolchain.find(commands=commands)
-        except BuildError as error:
-            no_compiler = error
+    compilers = Compilers(keys, options.toolchain, options.hip)
     with among_threads("compiler"):  # ask a compiler once, not once for each thread
-        job = _Job(store, keys, toolchain)
+        job = _Job(store, keys, compilers, options)
     found = job.find_library()
     if found is not None:
         return found
-    if no_compiler is not None:
+    if compilers.missing is not None:
         raise BuildError(
-            f"{no_compiler}\nThe kernel cache {store.root} does not hold these kernels either; it "
-            "can be filled on a machine with a compiler and carried over"
-        ) from no_compiler
+            f"{compilers.missing}\nThe kernel cache {store.root} does not hold these kernels "
+            "either; it can be filled on a machine with a compiler and carried over"
+        ) from compilers.missing
     with building(store.root, job.library_key):
         return job.find_library() or job.build(options)
 
@@ -77,91 +79,129 @@ class _Job:
     def __init__(
         self,
         store: Store,
-        keys: Sequence[tuple[str, KernelKey]],
-        toolchain: Toolchain | None,
+        keys: list[tuple[str, KernelKey]],
+        compilers: Compilers,
+        options: Options,
     ) -> None:
         self.store = store
         self.keys = keys
-        self.toolchain = toolchain
-        self.probes = Probes(store.root, toolchain) if toolchain is not None else None
-        self.own_dirs = own_include_dirs()
+        self.compilers = compilers
+        self.group = options.group
+        self.targets = targets_of(options.archs)
         self.view = missing_headers()
-        self.headers = Headers(self.own_dirs, toolchain.system_dirs() if toolchain else ())
-        draft = self._tree("ckdisp_jit", {})
-        self.texts = {
-            u.name: unit_text(u.key, u.name, draft.variants[u.variant].provider)
-            for u in draft.units
-        }
-        common = (str(ABI_VERSION), schema_hash(), _platform(), *map(str, self.view.values()))
-        self.object_keys = {n: digest("object", *common, t) for n, t in self.texts.items()}
-        self.library_key = digest("library", *common, *self.texts.values())
+        self.common = (str(ABI_VERSION), schema_hash(), _platform(), *self.view.values())
+        self.include_dirs = self._include_dirs()
+        self.texts = unit_texts(keys, self.targets)
+        units = self.texts.values()
+        self.library_key = digest("library", *self.common, self.group or "", *units)
         self.library = f"ckdisp_jit_{self.library_key[:16]}"
-        self.contexts = {v.name: self._context(v.flags, draft) for v in draft.variants.values()}
-        every = sorted({f for c in self.contexts.values() if c is not None for f in (c,)})
-        self.library_context = digest(*every, *draft.libraries()) if toolchain else None
+        self.library_context: str | None = None
+        if compilers.missing is not None:
+            self.headers = Headers(self.include_dirs, {})
+            return
+        compilers.ask(store.root)
+        self.headers = Headers(self.include_dirs, compilers.folders)
+        self.tree = self._tree()
+        self.contexts = {rule.name: compilers.context(rule, self.tree) for rule in self.tree.rules}
+        linked = {self.contexts[rule.name] for rule in self.tree.rules if rule.makes_object}
+        self.library_context = digest(*sorted(linked))
 
-    def _tree(self, name: str, prebuilt: dict[str, str]) -> Tree:
-        return make_tree(
-            name,
-            self.keys,
-            toolchain=self.toolchain,
-            include_dirs=self.own_dirs,
-            prebuilt=prebuilt,
-            accepts=self.probes.accepts if self.probes is not None else None,
+    def _include_dirs(self) -> tuple[str, ...]:
+        """The folders of ckdisp's headers.
+
+        Generated ones that are missing there lie in the cache, where a precompiled header finds
+        them the next time, too.
+        """
+        own = tuple(map(str, own_include_dirs()))
+        if not self.view:
+            return own
+        self._view_folder = self.store.root / "include" / digest(*self.view.values())[:16]
+        return (str(self._view_folder / "include"), *own)
+
+    def _tree(self, done: Iterable[str] = ()) -> Tree:
+        compilers = self.compilers
+        setup = Setup(
+            compilers.cxx,
+            self.include_dirs,
+            hip=compilers.hip,
+            targets=self.targets,
+            group=self.group,
+            accepts=compilers.accepts,
+            hip_accepts=compilers.hip_accepts,
         )
-
-    def _context(self, flags: Sequence[str], tree: Tree) -> str | None:
-        if self.toolchain is None:
-            return None
-        words = (*flags, *tree.optional_flags, *self.toolchain.cxx_flags)
-        return digest(self.toolchain.identity(), *words)
+        return make_tree(self.library, self.keys, setup, done=frozenset(done))
 
     def find_library(self) -> Path | None:
         return self.store.find("libraries", self.library_key, self.library_context, self.headers)
 
-    def find_object(self, unit: Unit) -> Path | None:
-        context = self.contexts[unit.variant]
-        return self.store.find("objects", self.object_keys[unit.name], context, self.headers)
+    def _find(self, step: Step) -> Path | None:
+        kind, key = self._address(step)
+        return self.store.find(kind, key, self.contexts[step.rule.name], self.headers)
+
+    def _address(self, step: Step) -> tuple[str, str]:
+        """Kind and key of what ``step`` makes."""
+        if not step.rule.makes_object:
+            return "headers", digest("headers", *self.common, step.rule.name)
+        parts = self.tree.bundles.get(step.source)
+        if parts is None:
+            return "objects", digest("object", *self.common, self.texts[step.source])
+        texts = (bundle_text(step.source, parts), *(self.texts[part] for part in parts))
+        return "objects", digest("object", *self.common, *texts)
+
+    def _cached(self) -> dict[str, Path]:
+        """Output -> artefact, of all that need not be made."""
+        steps = [s for s in self.tree.steps if s.output != LIBRARY_OBJECT]
+        found = {s.output: p for s in steps if s.rule.makes_object and (p := self._find(s))}
+        for step in self._tree(found).open_steps():
+            if not step.rule.makes_object and (path := self._find(step)):
+                found[step.output] = path
+        return found
 
     def build(self, options: Options) -> Path:
         with self.store.staging() as staging:
-            if self.probes is not None:
-                self.probes.save()
-            draft = self._tree(self.library, {})
-            cached = {u.name: str(p) for u in draft.units if (p := self.find_object(u))}
-            tree = self._tree(self.library, cached)
-            missing = [u for u in tree.units if u.name not in cached]
-            self._write(staging, tree)
+            self.compilers.save()
+            cached = self._cached()
+            self.tree = tree = self._tree(cached)
+            missing = [s for s in tree.open_steps() if s.output != LIBRARY_OBJECT]
+            self._write(staging, tree, cached)
+            kernels = sum(unit.object not in cached for unit in tree.units)
             try:
-                with reporting(options.progress, len(missing), len(cached)) as progress:
+                with reporting(options.progress, kernels, len(tree.units) - kernels) as progress:
                     self._compile(staging, tree, missing, options, progress)
             except BuildError as error:
-                self._publish_objects(staging, _finished(staging, missing))
+                self._publish_steps(staging, _finished(staging, missing))
                 raise keep_failed(self.store, staging, self.library_key, error) from None
-            read = self._publish_objects(staging, missing)
-            return self._publish_library(staging, tree, read)
+            read = self._publish_steps(staging, missing)
+            return self._publish_library(staging, tree, cached, read)
 
-    def _write(self, staging: Staging, tree: Tree) -> None:
-        skipped = {u.source for u in tree.units if u.name in tree.prebuilt}
-        texts = {**self.view, **folder_texts(tree, staging.folder, ("ninja",))}
-        for path, text in texts.items():
-            if path not in skipped:
+    def _write(self, staging: Staging, tree: Tree, cached: Mapping[str, Path]) -> None:
+        for path, text in self.view.items():
+            write_if_changed(self._view_folder / path, text)
+        wanted = {step.source for step in tree.open_steps()}
+        included = {part for s in wanted for part in tree.bundles.get(s, ())}
+        for path, text in folder_texts(tree, staging.folder, ("ninja",)).items():
+            if path not in self.texts or path in wanted or path in included:
                 write_atomic(staging.folder / path, text.encode())
+        for output, artefact in cached.items():
+            link = staging.folder / output
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(artefact)
 
     def _compile(
         self,
         staging: Staging,
         tree: Tree,
-        missing: Sequence[Unit],
+        missing: Sequence[Step],
         options: Options,
         progress: Callback,
     ) -> None:
         if options.executor is not None and missing:
-            compile_on(options.executor, staging.folder, tree, missing, progress, options.timeout)
-            # The objects lie where ninja wants them; what is left is the registration and the link.
-            built = {u.name: u.object for u in missing}
-            tree = self._tree(self.library, {**tree.prebuilt, **built})
-            self._write(staging, tree)
+            compile_on(options.executor, staging.folder, missing, progress, options.timeout)
+            # What was made lies where ninja wants it; the registration and the link are left.
+            tree = self._tree({*tree.done, *(step.output for step in missing)})
+            for path, text in folder_texts(tree, staging.folder, ("ninja",)).items():
+                if path not in self.texts:
+                    write_if_changed(staging.folder / path, text)
             progress = _silent
         run_ninja(
             staging.folder,
@@ -171,41 +211,34 @@ class _Job:
             keep_depfiles=True,
         )
 
-    def _publish_objects(self, staging: Staging, units: Iterable[Unit]) -> set[str]:
-        """Publish the objects of ``units``; returns the headers they and the registration read."""
-        read = set(self._read(staging, "obj/library.o"))
-        for unit in units:
-            headers = self._read(staging, unit.object)
-            context = self.contexts[unit.variant]
-            assert context is not None
+    def _publish_steps(self, staging: Staging, steps: Iterable[Step]) -> list[Listing]:
+        """Publish what ``steps`` made; returns the headers they and the registration read."""
+        read = [self.headers.listing(_depfile(staging, f"{LIBRARY_OBJECT}.d"), "cxx")]
+        for step in steps:
+            paths = _depfile(staging, step.depfile)
+            paths += [need for need in step.rule.needs if not is_local(need)]
+            listing = self.headers.listing(paths, step.rule.compiler)
+            kind, key = self._address(step)
             self.store.publish(
                 staging,
-                "objects",
-                self.object_keys[unit.name],
-                staging.folder / unit.object,
-                label=unit.name,
-                context=context,
-                headers=self.headers.listing(headers),
+                kind,
+                key,
+                staging.folder / step.output,
+                label=step.name,
+                context=self.contexts[step.rule.name],
+                headers=listing,
             )
-            read.update(headers)
+            if step.rule.makes_object:
+                read.append(listing)
         return read
 
-    def _read(self, staging: Staging, path: str) -> list[str]:
-        try:
-            return read_depfile(staging.folder / f"{path}.d")
-        except OSError:
-            return []
-
-    def _publish_library(self, staging: Staging, tree: Tree, read: set[str]) -> Path:
-        listing: dict[tuple[str, bool], list[str]] = {
-            (path, own): contents for path, own, contents in self.headers.listing(read)
-        }
-        for unit in tree.units:
-            if unit.name in tree.prebuilt:
-                for path, own, contents in self._listing_of(tree.prebuilt[unit.name]):
-                    listing[path, own] = contents
+    def _publish_library(
+        self, staging: Staging, tree: Tree, cached: Mapping[str, Path], read: list[Listing]
+    ) -> Path:
+        read = [*read, *(_listing_of(cached[o]) for o in tree.objects if o in cached)]
+        listing = {(p, whose): contents for part in read for p, whose, contents in part}
         assert self.library_context is not None
-        headers: Listing = [(p, own, c) for (p, own), c in sorted(listing.items())]
+        headers: Listing = [(p, whose, c) for (p, whose), c in sorted(listing.items())]
         return self.store.publish(
             staging,
             "libraries",
@@ -216,29 +249,35 @@ class _Job:
             headers=headers,
         )
 
-    def _listing_of(self, artefact: str) -> Listing:
-        from .store import read_entry
 
-        entry = read_entry(Path(artefact).parent)
-        if entry is None:
-            raise BuildError(
-                f"{artefact} changed while it was in use; run again, or `ckdisp cache verify`"
-            )
-        return entry.headers
+def _listing_of(artefact: Path) -> Listing:
+    entry = read_entry(artefact.parent)
+    if entry is None:
+        raise BuildError(
+            f"{artefact} changed while it was in use; run again, or `ckdisp cache verify`"
+        )
+    return entry.headers
+
+
+def _depfile(staging: Staging, path: str) -> list[str]:
+    try:
+        return read_depfile(staging.folder / path)
+    except OSError:
+        return []
 
 
 def _silent(done: int, total: int, what: str) -> None:
     """The progress of the link, after an executor has reported that of the compilation."""
 
 
-def _finished(staging: Staging, units: Sequence[Unit]) -> list[Unit]:
-    """The units that ninja compiled to the end before another one failed."""
+def _finished(staging: Staging, steps: Sequence[Step]) -> list[Step]:
+    """The steps that ninja did to the end before another one failed."""
     try:
         log = (staging.folder / ".ninja_log").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
     done = {line.split("\t")[3] for line in log.splitlines() if line.count("\t") >= 4}
-    return [u for u in units if u.object in done]
+    return [s for s in steps if s.output in done]
 
 
 def _platform() -> str:

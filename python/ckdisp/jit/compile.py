@@ -11,12 +11,24 @@ from concurrent.futures import Executor, Future, as_completed
 from pathlib import Path
 
 from ..codegen.build import Failure, Progress, failure_error
-from ..codegen.emit.graph import compile_command
-from ..codegen.emit.tree import Tree, Unit
+from ..codegen.steps import Step
 
 
-def run_command(command: list[str], folder: str, timeout: float | None) -> tuple[int, str]:
-    """Exit code and output of ``command``, run in ``folder``; every child ends with it."""
+def run_commands(
+    commands: list[list[str]], folder: str, timeout: float | None
+) -> tuple[int, str, list[str]]:
+    """Run ``commands`` in ``folder`` until one fails: exit code, output and the last one run."""
+    output = ""
+    for command in commands:
+        code, text = _run(command, folder, timeout)
+        output += text
+        if code != 0:
+            break
+    return code, output, command
+
+
+def _run(command: list[str], folder: str, timeout: float | None) -> tuple[int, str]:
+    """Exit code and output of ``command``; every child ends with it."""
     try:
         process = subprocess.Popen(
             command,
@@ -42,31 +54,38 @@ def run_command(command: list[str], folder: str, timeout: float | None) -> tuple
 def compile_on(
     executor: Executor,
     folder: Path,
-    tree: Tree,
-    units: Sequence[Unit],
+    steps: Sequence[Step],
     progress: Progress,
     timeout: float | None,
 ) -> None:
-    """Compile ``units`` on ``executor``; the first failure cancels what has not begun.
+    """Run ``steps`` on ``executor``, each when what it needs is there.
 
-    Processes of the executor see the cache folder at the same path as this one.
+    The first failure cancels what has not begun. Processes of the executor see the cache folder
+    at the same path as this one.
     """
-    (folder / "obj").mkdir(exist_ok=True)
-    futures: dict[Future[tuple[int, str]], tuple[Unit, list[str]]] = {}
-    for unit in units:
-        command = compile_command(tree, tree.variants[unit.variant])
-        command += ["-MD", "-MF", f"{unit.object}.d", "-c", unit.source, "-o", unit.object]
-        futures[executor.submit(run_command, command, str(folder), timeout)] = unit, command
-    try:
-        for done, future in enumerate(as_completed(futures), 1):
-            unit, command = futures[future]
-            code, output = future.result()
-            if code != 0:
-                raise failure_error(folder, [Failure(unit.object, shlex.join(command), output)])
-            progress(done, len(units), unit.name)
-    finally:
-        for future in futures:
-            future.cancel()
-        for future in futures:
-            if not future.cancelled():
-                future.exception()  # wait: a compiler must not write into a folder that is gone
+    for path in {os.path.dirname(step.output) for step in steps}:
+        (folder / path).mkdir(exist_ok=True)
+    made = {step.output for step in steps}
+    first = [step for step in steps if not made.intersection(step.rule.needs)]
+    others = [step for step in steps if made.intersection(step.rule.needs)]
+    done = 0
+    for wave in (first, others):
+        futures: dict[Future[tuple[int, str, list[str]]], Step] = {}
+        try:
+            for step in wave:
+                commands = [command.arguments(step) for command in step.rule.commands]
+                futures[executor.submit(run_commands, commands, str(folder), timeout)] = step
+            for future in as_completed(futures):
+                step = futures[future]
+                code, output, command = future.result()
+                if code != 0:
+                    failure = Failure(step.output, shlex.join(command), output)
+                    raise failure_error(folder, [failure])
+                done += 1
+                progress(done, len(steps), step.name)
+        finally:
+            for future in futures:
+                future.cancel()
+            for future in futures:
+                if not future.cancelled():
+                    future.exception()  # wait: a compiler must not write into a folder that is gone

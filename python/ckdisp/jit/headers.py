@@ -9,55 +9,58 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .digest import file_digest
 
-# (path below the search folders, or absolute; whether ckdisp owns it; contents in search order)
-Listing = list[tuple[str, bool, list[str]]]
+OWN = "own"
+# (path below the search folders, or absolute; whose folders: those of ckdisp (``own``) or those a
+# compiler searches (``cxx``, ``hip``); contents in search order)
+Listing = list[tuple[str, str, list[str]]]
 
 
 class Headers:
-    """Reads headers below ``own`` (folders of ckdisp) and ``system`` folders, each file once."""
+    """Reads headers below ``own`` (folders of ckdisp) and below those of compilers, each once."""
 
-    def __init__(self, own: Sequence[Path], system: Sequence[str]) -> None:
-        self._own = [os.path.realpath(p) for p in own]
-        self._all = [*self._own, *(os.path.realpath(p) for p in system)]
-        self._known: dict[tuple[str, bool], list[str]] = {}
+    def __init__(self, own: Sequence[str], system: Mapping[str, Sequence[str]]) -> None:
+        self._roots = {OWN: [os.path.realpath(p) for p in own]}
+        for name, folders in system.items():
+            self._roots[name] = [*self._roots[OWN], *map(os.path.realpath, folders)]
+        self._known: dict[tuple[str, str], list[str]] = {}
 
-    def listing(self, paths: Iterable[str]) -> Listing:
-        """The listing of the headers at the absolute ``paths``."""
-        entries = sorted({self._portable(os.path.realpath(p)) for p in paths})
-        return [(path, own, self._contents(path, own)) for path, own in entries]
+    def listing(self, paths: Iterable[str], compiler: str) -> Listing:
+        """The listing of the headers at the absolute ``paths``, read by ``compiler``."""
+        entries = sorted({self._portable(os.path.realpath(p), compiler) for p in paths})
+        return [(path, whose, self._contents(path, whose)) for path, whose in entries]
 
     def matches(self, listing: Listing, *, own_only: bool = False) -> bool:
         """Whether every header still has the content it had."""
         return all(
-            self._contents(path, own) == contents
-            for path, own, contents in listing
-            if own or not own_only
+            self._contents(path, whose) == contents
+            for path, whose, contents in listing
+            if whose == OWN or not own_only
         )
 
-    def _portable(self, path: str) -> tuple[str, bool]:
-        for roots, own in ((self._own, True), (self._all, False)):
-            inside = [r for r in roots if path.startswith(r + os.sep)]
+    def _portable(self, path: str, compiler: str) -> tuple[str, str]:
+        for whose in (OWN, compiler):
+            inside = [r for r in self._roots[whose] if path.startswith(r + os.sep)]
             if inside:
-                return os.path.relpath(path, max(inside, key=len)), own
-        return path, False
+                return os.path.relpath(path, max(inside, key=len)), whose
+        return path, compiler
 
-    def _contents(self, path: str, own: bool) -> list[str]:
-        found = self._known.get((path, own))
+    def _contents(self, path: str, whose: str) -> list[str]:
+        found = self._known.get((path, whose))
         if found is None:
             found = []
-            for root in self._own if own else self._all:
+            for root in self._roots.get(whose, ()):
                 try:
                     found.append(file_digest(os.path.join(root, path)))
                 except OSError:
                     continue
                 if os.path.isabs(path):
                     break
-            self._known[path, own] = found
+            self._known[path, whose] = found
         return found
 
 
@@ -70,6 +73,7 @@ def read_depfile(path: Path) -> list[str]:
     Relative ones are left out: they lie in the build folder, so their text is in the key already.
     """
     text = path.read_text(encoding="utf-8", errors="surrogateescape")
-    _, _, rest = text.replace("\\\n", " ").partition(": ")
+    first = text.replace("\\\n", " ").partition("\n")[0]  # more rules may follow, without any
+    _, _, rest = first.partition(": ")
     names = (re.sub(r"\\([ #:\\])", r"\1", t).replace("$$", "$") for t in _TOKEN.findall(rest))
     return [name for name in names if os.path.isabs(name)]

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from ..codegen.emit.files import write_atomic
 from ..codegen.errors import BuildError
-from ..codegen.toolchain import Toolchain
 from .digest import digest
 
 
 class Probes:
-    """The optional flags that ``toolchain`` takes, from ``<root>/compilers`` or by asking."""
+    """The optional flags that a compiler takes, from ``<root>/compilers`` or by asking.
 
-    def __init__(self, root: Path, toolchain: Toolchain) -> None:
-        self._toolchain = toolchain
-        self._path = root / "compilers" / digest(toolchain.identity(), *toolchain.cxx_flags)
+    ``identity`` is what the answers depend on.
+    """
+
+    def __init__(self, root: Path, *identity: str) -> None:
+        self._path = root / "compilers" / digest(*identity)
         self._known = self._read()
         self._new = False
 
@@ -29,11 +31,12 @@ class Probes:
             return {}
         return {str(f): v for f, v in document.items() if isinstance(v, bool)}
 
-    def accepts(self, flag: str) -> bool:
-        if flag not in self._known:
-            self._known[flag] = self._toolchain.accepts(flag)
+    def accepts(self, flags: str, ask: Callable[[], bool]) -> bool:
+        """Whether the compiler takes ``flags``, which ``ask`` finds out."""
+        if flags not in self._known:
+            self._known[flags] = ask()
             self._new = True
-        return self._known[flag]
+        return self._known[flags]
 
     def save(self) -> None:
         """Write what was asked; only called when something is built anyway."""

@@ -26,8 +26,8 @@ from . import location
 from .digest import digest, file_digest
 from .headers import Headers, Listing
 
-FORMAT = 1
-KINDS = ("objects", "libraries")
+FORMAT = 2
+KINDS = ("objects", "libraries", "headers")
 _META = "entry.json"
 _DAY = 86400.0
 
@@ -170,7 +170,7 @@ def read_entry(folder: Path) -> Entry | None:
     """The entry in ``folder``, if its text is whole and fits the name of the folder."""
     try:
         values: dict[str, Any] = json.loads((folder / _META).read_text(encoding="utf-8"))
-        values["headers"] = [(str(p), bool(o), list(c)) for p, o, c in values["headers"]]
+        values["headers"] = [(str(p), str(w), list(c)) for p, w, c in values["headers"]]
         entry = Entry(**values)
         fits = entry.format == FORMAT and entry.name == folder.name
     except (OSError, ValueError, TypeError, KeyError):

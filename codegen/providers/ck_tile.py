@@ -1,0 +1,258 @@
+"""The CK Tile provider: HIP units for AMD GPUs.
+
+The device code of a kernel is compiled alone, and its bytes are put into an object by the
+assembler. What runs on the host, CK's own check of arguments above all, is compiled for many
+kernels at once. Both passes start from a precompiled header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..arch import arch
+from ..enums import token
+from ..key import KernelKey
+from ..rocm import HipToolchain
+from ..steps import Command, Rule, Step
+from .base import Keys, Provider, Recipe, Setup, Unit, include_flags
+
+# What tells the compiler apart from the one that made a precompiled header.
+COMPILER_FILE = "toolchain.txt"
+
+_FLAGS = (
+    "-std=c++20",
+    "-O3",
+    "-DNDEBUG",
+    # CK's headers do both on purpose.
+    "-Wno-undefined-func-template",
+    "-Wno-deprecated-attributes",
+)
+_HOST_FLAGS = ("-fPIC", "-fvisibility=hidden")
+# What CK's own build passes if the compiler takes it. Never -amdgpu-early-inline-all together with
+# -amdgpu-function-calls=false, as CK does: upstream's compilers then inline without end.
+_OPTIONAL = (
+    ("-fno-offload-uniform-block",),
+    ("-mllvm", "--lsr-drop-solution=1"),
+    ("-mllvm", "-enable-post-misched=0"),
+    ("-mllvm", "-amdgpu-coerce-illegal-types=1"),
+)
+_COMPRESS = ("--offload-compress",)
+# What CK's build defines, by the family of the arch. Host and device must agree, and each side
+# would guess differently.
+_MFMA, _WMMA = "-DCK_TILE_USE_WMMA=0", "-DCK_TILE_USE_WMMA=1"
+_OCP_FP8 = ("-DCK_USE_OCP_FP8", "-DCK_TILE_USE_OCP_FP8=1")
+_CDNA = ("-DCK_USE_FNUZ_FP8", _MFMA)
+_DEFINES = {
+    "cdna1": _CDNA,
+    "cdna2": _CDNA,
+    "cdna3": _CDNA,
+    "cdna4": (*_OCP_FP8, "-DCK_GFX950_SUPPORT", "-DCK_USE_NATIVE_MX_SUPPORT", _MFMA),
+    "rdna3": (_WMMA,),
+    "rdna4": (*_OCP_FP8, _WMMA),
+}
+
+# Kernels that agree in these share most of what the compiler instantiates.
+_TILE = (
+    *("op", "arch", "dtype_a", "dtype_b", "dtype_c", "dtype_acc", "layout"),
+    *("tile", "wave", "warp", "pipeline", "scheduler"),
+)
+_GROUP_SIZE = 16  # memory of one compile job grows with it
+_HOST_SIZE = 32
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """The rules of one arch and op: they share flags and precompiled headers."""
+
+    unit: Rule
+    group: Rule
+    host: Rule
+    headers: tuple[Rule, ...]
+
+
+def _recipe(keys: Keys, setup: Setup) -> Recipe:
+    variants: dict[tuple[str, str], list[tuple[str, KernelKey]]] = {}
+    for name, key in keys:
+        variants.setdefault((key.arch, key.op), []).append((name, key))
+    units: dict[str, Unit] = {}
+    steps: list[Step] = []
+    bundles: dict[str, tuple[str, ...]] = {}
+    for (level, op), members in variants.items():
+        rules = _variant(level, op, setup)
+        steps += [Step(rule.name, rule) for rule in rules.headers]
+        for step, group in _device_steps(members, rules, setup.group):
+            steps.append(step)
+            for name, key in group:
+                units[name] = Unit(name, key, f"units/{name}.hip", step.output)
+            if step.rule is rules.group:
+                bundles[step.source] = tuple(f"units/{name}.hip" for name, _ in group)
+        for chunk in _chunks(sorted(name for name, _ in members)):
+            step = Step(f"{op}_{level}_{_short_digest(chunk[0])}", rules.host)
+            steps.append(step)
+            bundles[step.source] = tuple(f"units/{name}.hip" for name in chunk)
+    return Recipe(tuple(units[name] for name, _ in keys), tuple(steps), bundles)
+
+
+def _device_steps(
+    members: Keys, rules: _Variant, group: str | None
+) -> Iterator[tuple[Step, list[tuple[str, KernelKey]]]]:
+    """The steps that make objects with device code, each with its kernels."""
+    if group is None:
+        for name, key in members:
+            yield Step(name, rules.unit, {"kernels": name}), [(name, key)]
+        return
+    shared: dict[str, list[tuple[str, KernelKey]]] = {}
+    for name, key in sorted(members):
+        shared.setdefault(_tile_name(key), []).append((name, key))
+    for tile, found in shared.items():
+        for i in range(0, len(found), _GROUP_SIZE):
+            some = found[i : i + _GROUP_SIZE]
+            suffix = f"_{i // _GROUP_SIZE}" if len(found) > _GROUP_SIZE else ""
+            kernels = ",".join(name for name, _ in some)
+            yield Step(f"{tile}{suffix}", rules.group, {"kernels": kernels}), some
+
+
+def _tile_name(key: KernelKey) -> str:
+    values = (getattr(key, field) for field in _TILE)
+    return "_".join("x".join(map(str, v)) if isinstance(v, tuple) else token(v) for v in values)
+
+
+def _chunks(names: Sequence[str]) -> list[list[str]]:
+    """``names`` in parts that stay what they are, but for one, when a name comes or goes.
+
+    What is not more than one part holds is one part. Else a part ends where the name says so.
+    """
+    if len(names) <= _HOST_SIZE:
+        return [list(names)]
+    chunks: list[list[str]] = [[]]
+    for name in names:
+        chunks[-1].append(name)
+        if int(_short_digest(name), 16) % (_HOST_SIZE // 2) == 0 or len(chunks[-1]) == _HOST_SIZE:
+            chunks.append([])
+    return [chunk for chunk in chunks if chunk]
+
+
+def _short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _variant(level: str, op: str, setup: Setup) -> _Variant:
+    hip = setup.hip
+    assert hip is not None, "the generator finds a HIP compiler before it comes here"
+    name = f"ck_tile_{level}_{op}"
+    flags = (
+        *_FLAGS,
+        f"--offload-arch={setup.targets.get(level, level)}",
+        *_DEFINES[arch(level).family],
+        *(word for words in _OPTIONAL if setup.hip_takes(words) for word in words),
+    )
+    device = (*flags, "--offload-device-only")
+    host = (*flags, *_HOST_FLAGS, "--offload-host-only")
+    device_header = _header(f"{name}_device", op, device, setup, hip)
+    host_header = _header(f"{name}_host", op, host, setup, hip)
+    return _Variant(
+        _device(name, "units/%.hip", device, device_header.output, setup, hip),
+        _device(f"{name}_group", "groups/%.hip", device, device_header.output, setup, hip),
+        _host(f"{name}_table", host, host_header.output, setup, hip),
+        (device_header, host_header),
+    )
+
+
+def _includes(setup: Setup, hip: HipToolchain) -> tuple[str, ...]:
+    return (*include_flags(setup), f"-I{hip.ck_include}")
+
+
+# Clang writes no dependency file for device code when it is asked by -MD.
+_DEPENDENCIES = ("-Xclang", "-sys-header-deps", "-Xclang", "-MP")
+_DEPENDENCY_FILE = "-Xclang -dependency-file -Xclang $out.d -Xclang -MT -Xclang $out"
+
+
+def _header(name: str, op: str, flags: tuple[str, ...], setup: Setup, hip: HipToolchain) -> Rule:
+    """The precompiled header of one pass; no launcher could cache it."""
+    words = (
+        *(hip.compiler, *hip.flags, *flags, *_includes(setup, hip)),
+        *("-fsyntax-only", "-fpch-instantiate-templates"),
+        # Its content decides whether it fits, be the headers newer or the tree a copy.
+        *("-Xclang", "-fno-pch-timestamp"),
+        *(*_DEPENDENCIES, "-Xclang", "-emit-pch"),
+    )
+    files = f"{_DEPENDENCY_FILE} -Xclang -o -Xclang $out $in"
+    return Rule(
+        name=name,
+        compiler="hip",
+        source=_own_file(f"pch/{op}.hip", setup),
+        output=f"pch/{name}.pch",
+        # It holds the places of the headers, and fits those alone.
+        flags=(*flags, *_includes(setup, hip)),
+        commands=(Command(words, files),),
+        pool=CK_TILE.name,
+        verb="precompile",
+        needs=(COMPILER_FILE,),
+    )
+
+
+def _device(
+    name: str, source: str, flags: tuple[str, ...], header: str, setup: Setup, hip: HipToolchain
+) -> Rule:
+    """Device code, compiled into a bundle, which becomes an object moved into place whole."""
+    compress = _COMPRESS if setup.hip_takes(_COMPRESS) else ()
+    embed = _own_file("embed.S", setup)
+    words = (
+        *(*hip.command, *flags, *_includes(setup, hip), "--gpu-bundle-output", *compress),
+        *("-Xclang", "-include-pch", "-Xclang", header, *_DEPENDENCIES),
+    )
+    assembler = (hip.tool("clang"), "-c", "-x", "assembler-with-cpp", embed)
+    symbols = "-DCKDISP_CODE_FILE=$out.co -DCKDISP_CODE_KERNELS=$kernels"
+    return Rule(
+        name=name,
+        compiler="hip",
+        source=source,
+        output="obj/%.o",
+        flags=(*flags, *compress),
+        commands=(
+            Command(words, f"{_DEPENDENCY_FILE} -c $in -o $out.co", len(hip.command)),
+            Command(assembler, f"{symbols} -o $out.new"),
+            Command(("mv", "-f"), "$out.new $out"),
+        ),
+        pool=CK_TILE.name,
+        needs=(header, embed),
+    )
+
+
+def _host(name: str, flags: tuple[str, ...], header: str, setup: Setup, hip: HipToolchain) -> Rule:
+    """The tables of many kernels, with the code that CK runs on the host."""
+    words = (
+        *(*hip.command, *flags, *_includes(setup, hip)),
+        *("-Xclang", "-include-pch", "-Xclang", header, *_DEPENDENCIES),
+    )
+    return Rule(
+        name=name,
+        compiler="hip",
+        source="host/%.hip",
+        output="obj/host_%.o",
+        flags=flags,
+        commands=(Command(words, f"{_DEPENDENCY_FILE} -c $in -o $out", len(hip.command)),),
+        pool=CK_TILE.name,
+        needs=(header,),
+    )
+
+
+def _own_file(path: str, setup: Setup) -> str:
+    """A source of this provider, in the first of ckdisp's folders that has it."""
+    places = [os.path.join(folder, "providers", "ck_tile", path) for folder in setup.include_dirs]
+    return next(filter(os.path.isfile, places), places[-1])
+
+
+CK_TILE = Provider(
+    name="ck_tile",
+    kernels={"gemm": ("providers/ck_tile/gemm.hpp", "CKDISP_CK_TILE_GEMM_KERNEL")},
+    suffix=".hip",
+    template="unit.hip.j2",
+    recipe=_recipe,
+    compilers=("c++", "g++", "clang++"),
+    job_memory_mb=1100,
+    needs_hip=True,
+)
