@@ -3,6 +3,10 @@
 
 include_guard(GLOBAL)
 
+set(CKDISP_ROCM_PATH "" CACHE PATH "ROCm for GPU kernels; default: it is searched for")
+set(CKDISP_CK_INCLUDE "" CACHE PATH "Include folder of Composable Kernel; default: searched for")
+set(CKDISP_ARCHS "" CACHE STRING "GPU architectures of kernels whose declaration names none")
+
 # Tell the commands below where the parts of this copy of ckdisp are.
 function(ckdisp_describe_package)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "CODEGEN" "INCLUDES")
@@ -48,18 +52,62 @@ endfunction()
 
 # Run the generator; configuring stops with its message if it fails. Configuring starts again when
 # the generator itself changes.
+#
+# The generator looks for ROCm and for the archs to build for in the environment. Variables of the
+# project of the same names come first. What the environment once held is remembered: configuring
+# again from another shell, or from a build, must not lose the compiler.
 function(_ckdisp_run_generator)
   get_property(codegen GLOBAL PROPERTY CKDISP_CODEGEN_DIR)
   _ckdisp_find_python(python)
   file(GLOB_RECURSE inputs "${codegen}/*.py" "${codegen}/*.json" "${codegen}/*.j2")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
+  set(environment)
+  foreach(name IN ITEMS CKDISP_ROCM_PATH ROCM_PATH HIP_PATH CKDISP_CK_INCLUDE CKDISP_CK_PACKAGE
+                        CKDISP_ARCHS CMAKE_HIP_ARCHITECTURES GPU_TARGETS AMDGPU_TARGETS
+                        PYTORCH_ROCM_ARCH CMAKE_HIP_COMPILER_LAUNCHER)
+    if(NOT "$ENV{${name}}" STREQUAL "")
+      set(CKDISP_ENVIRONMENT_${name} "$ENV{${name}}" CACHE INTERNAL "")
+    endif()
+    foreach(variable IN ITEMS ${name} CKDISP_ENVIRONMENT_${name})
+      if(NOT "${${variable}}" STREQUAL "")
+        list(JOIN ${variable} " " value)
+        list(APPEND environment "${name}=${value}")
+        break()
+      endif()
+    endforeach()
+  endforeach()
   execute_process(
-    COMMAND "${python}" "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/ckdisp_codegen.py" "${codegen}" ${ARGV}
+    COMMAND "${CMAKE_COMMAND}" -E env ${environment} "${python}"
+            "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/ckdisp_codegen.py" "${codegen}" ${ARGV}
     RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  string(STRIP "${text}" text)
   if(NOT status EQUAL 0)
-    string(STRIP "${text}" text)
     string(REPLACE "\n" "\n  " text "${text}") # CMake does not wrap indented lines
     message(FATAL_ERROR "ckdisp: generating kernels failed\n  ${text}")
+  endif()
+  string(REPLACE ";" "\\;" text "${text}")
+  string(REPLACE "\n" ";" text "${text}")
+  foreach(line IN LISTS text)
+    if(line MATCHES "^warning: (.*)")
+      message(WARNING "ckdisp: ${CMAKE_MATCH_1}")
+    else()
+      message(STATUS "ckdisp: ${line}")
+    endif()
+  endforeach()
+endfunction()
+
+# Set `out` to the include folder of the Composable Kernel that CMake finds, or to nothing.
+function(_ckdisp_find_composable_kernel out)
+  set(${out} "" PARENT_SCOPE)
+  find_package(composable_kernel QUIET)
+  if(composable_kernel_FOUND)
+    foreach(up IN ITEMS "../../.." "../.." "..")
+      cmake_path(SET include NORMALIZE "${composable_kernel_DIR}/${up}/include")
+      if(EXISTS "${include}/ck_tile/ops/gemm.hpp")
+        set(${out} "${include}" PARENT_SCOPE)
+        return()
+      endif()
+    endforeach()
   endif()
 endfunction()
 
@@ -79,19 +127,27 @@ function(_ckdisp_find_ninja out)
 endfunction()
 
 # ckdisp_add_kernels(<target> [SPEC file...] [PRESET name...] [ARCHS arch...] [PROVIDER provider]
-#                    [DRIVER ninja|cmake] [OUTPUT_DIRECTORY directory])
+#                    [GROUP tile] [DRIVER ninja|cmake] [OUTPUT_DIRECTORY directory])
 #
 # Adds <target>, a shared kernel library. Link it, with ckdisp::runtime, and include <target>.hpp,
 # or load the file $<TARGET_FILE:<target>> at run time.
 #
 # SPEC, PRESET       kernels to declare, in JSON files or by name; at least one
-# ARCHS              architectures or CPU levels of the kernels; default: those of the SPEC
+# ARCHS              architectures or CPU levels of the kernels; default: those of the SPEC and, for
+#                    a provider of GPU kernels, CKDISP_ARCHS, CMAKE_HIP_ARCHITECTURES, GPU_TARGETS,
+#                    AMDGPU_TARGETS, PYTORCH_ROCM_ARCH or the devices of this machine
 # PROVIDER           only kernels of this provider
+# GROUP              tile: GPU kernels that share a tile are compiled together; default: each alone
 # DRIVER             ninja (default): the generated graph, run as one build step; cmake: every unit
 #                    is a source of an ordinary CMake library
 # OUTPUT_DIRECTORY   default: ${CMAKE_CURRENT_BINARY_DIR}/<target>
+#
+# GPU kernels need a HIP compiler. ROCm is searched for in CKDISP_ROCM_PATH, ROCM_PATH, HIP_PATH, the
+# Python package of ROCm, the hipcc on PATH and /opt/rocm; the headers of Composable Kernel in
+# CKDISP_CK_INCLUDE, find_package(composable_kernel), ROCm and the Python package amd-aiter. Where
+# there is none, these kernels are left out with a warning.
 function(ckdisp_add_kernels target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PROVIDER;DRIVER;OUTPUT_DIRECTORY"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PROVIDER;GROUP;DRIVER;OUTPUT_DIRECTORY"
                         "SPEC;PRESET;ARCHS")
   _ckdisp_check_arguments("${target}")
   set(output "${arg_OUTPUT_DIRECTORY}")
@@ -101,7 +157,7 @@ function(ckdisp_add_kernels target)
   cmake_path(ABSOLUTE_PATH output BASE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}" NORMALIZE)
   _ckdisp_claim_directory("${target}" "${output}")
 
-  set(options --out "${output}" --name "${target}")
+  set(options --out "${output}" --name "${target}" --missing skip)
   foreach(file IN LISTS arg_SPEC)
     cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
@@ -115,6 +171,13 @@ function(ckdisp_add_kernels target)
   endforeach()
   if(arg_PROVIDER)
     list(APPEND options --provider "${arg_PROVIDER}")
+  endif()
+  if(arg_GROUP)
+    list(APPEND options --group "${arg_GROUP}")
+  endif()
+  set(CKDISP_CK_PACKAGE)
+  if(NOT CKDISP_CK_INCLUDE AND (NOT arg_ARCHS OR arg_ARCHS MATCHES "gfx|native"))
+    _ckdisp_find_composable_kernel(CKDISP_CK_PACKAGE)
   endif()
   get_property(includes GLOBAL PROPERTY CKDISP_INCLUDE_DIRS)
   foreach(directory IN LISTS includes)
@@ -166,6 +229,8 @@ macro(_ckdisp_check_arguments target)
     set(problem "no value after '${arg_KEYWORDS_MISSING_VALUES}'")
   elseif(NOT DEFINED arg_SPEC AND NOT DEFINED arg_PRESET)
     set(problem "no kernels are declared; give SPEC with a JSON file, or PRESET with a name")
+  elseif(DEFINED arg_GROUP AND NOT arg_GROUP STREQUAL "tile")
+    set(problem "GROUP is tile, or left out, not '${arg_GROUP}'")
   elseif(DEFINED arg_DRIVER AND NOT arg_DRIVER MATCHES "^(ninja|cmake)$")
     set(problem "DRIVER is ninja or cmake, not '${arg_DRIVER}'")
   endif()
@@ -178,8 +243,8 @@ macro(_ckdisp_check_arguments target)
   if(problem)
     message(FATAL_ERROR
       "ckdisp_add_kernels(${target}): ${problem}.\nThe form is ckdisp_add_kernels(<target> "
-      "[SPEC file...] [PRESET name...] [ARCHS arch...] [PROVIDER provider] [DRIVER ninja|cmake] "
-      "[OUTPUT_DIRECTORY directory])")
+      "[SPEC file...] [PRESET name...] [ARCHS arch...] [PROVIDER provider] [GROUP tile] "
+      "[DRIVER ninja|cmake] [OUTPUT_DIRECTORY directory])")
   endif()
 endmacro()
 
@@ -224,7 +289,8 @@ macro(_ckdisp_kernels_by_ninja)
   _ckdisp_run_generator(generate ${options})
   _ckdisp_find_python(python)
   _ckdisp_find_ninja(ninja)
-  file(GLOB sources "${output}/*.cpp" "${output}/units/*")
+  file(GLOB sources "${output}/*.cpp" "${output}/*.txt" "${output}/units/*" "${output}/groups/*"
+                    "${output}/host/*")
   set(library "${output}/${CMAKE_SHARED_LIBRARY_PREFIX}${target}${CMAKE_SHARED_LIBRARY_SUFFIX}")
   set(stamp "${output}.stamp")
   # The stamp and its depfile keep a build with nothing to do from even starting the inner ninja.

@@ -10,19 +10,27 @@ import functools
 import operator
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .arch import arches
+from .declare import resolve_archs, serves_gpus
 from .emit.tree import Regenerate
-from .errors import Error, InvalidKey
-from .generate import EMITTERS, generate
+from .errors import BuildError, Error, InvalidKey
+from .generate import EMITTERS, MISSING, GenerateResult, generate
+from .rocm import HipToolchain, NotInstalled
 from .toolchain import Toolchain
 
 if TYPE_CHECKING:
+    from .compilers import LeftOut
     from .kernel_set import KernelSet
 
 _PACKAGE = Path(__file__).parent
+_NAMED = 3  # of the kernels that are left out
+_STAND_IN = "gfx942"
 
 
 def inputs() -> list[Path]:
@@ -34,6 +42,8 @@ def inputs() -> list[Path]:
 def _kernels(options: argparse.Namespace) -> KernelSet:
     from .kernel_set import KernelSet
 
+    if not options.arch and options.preset and serves_gpus(options.provider):
+        options.arch = list(resolve_archs("native", options.provider))
     archs: list[str] = options.arch
     sets = [
         KernelSet.from_spec(os.path.abspath(spec), archs=archs or None, provider=options.provider)
@@ -47,7 +57,23 @@ def _kernels(options: argparse.Namespace) -> KernelSet:
     return functools.reduce(operator.or_, sets)
 
 
+def _name_some_arch() -> None:
+    """Where nothing can be compiled for GPUs, any arch will do to say what is left out."""
+    from .rocm.archs import DEVICES, SETTING, find_archs
+
+    found = find_archs()
+    if found.origin == DEVICES and not found.names:
+        try:
+            HipToolchain.find()
+        except NotInstalled:
+            os.environ[SETTING] = _STAND_IN
+        except BuildError:
+            return
+
+
 def _generate(options: argparse.Namespace) -> None:
+    if options.missing == "skip":
+        _name_some_arch()
     kernels = _kernels(options)
     toolchain = None
     if "ninja" in options.emit or options.cxx:
@@ -63,13 +89,45 @@ def _generate(options: argparse.Namespace) -> None:
         options.out,
         options.emit,
         name=options.name,
+        group=options.group,
+        archs=options.arch,
+        missing=options.missing,
         toolchain=toolchain,
         include_dirs=options.include or None,
         regenerate=regenerate,
     )
-    if not options.quiet and (result.written or result.removed):
+    for text in _left_out(result.left_out):
+        print(f"warning: {text}", file=sys.stderr)
+    if options.quiet:
+        return
+    for line in _summary(kernels, result):
+        print(line)
+    if result.written or result.removed:
         removed = f", {len(result.removed)} removed" if result.removed else ""
         print(f"{result.folder}: {len(result.written)} files written{removed}")
+
+
+def _left_out(kernels: Sequence[LeftOut]) -> Iterator[str]:
+    """Which kernels are left out, by a few of their names, and why."""
+    by_reason: dict[str, list[str]] = {}
+    for kernel in kernels:
+        by_reason.setdefault(kernel.reason, []).append(kernel.name)
+    for reason, names in by_reason.items():
+        more = ", ..." if len(names) > _NAMED else ""
+        count = f"{len(names)} kernel{'s' if len(names) > 1 else ''}"
+        yield f"{count} left out: {reason}. Left out: {', '.join(names[:_NAMED])}{more}"
+
+
+def _summary(kernels: KernelSet, result: GenerateResult) -> Iterator[str]:
+    """What will be built, and by which HIP compiler."""
+    missing = {kernel.name for kernel in result.left_out}
+    counts = Counter(key.arch for key in kernels if key.name not in missing)
+    archs = ", ".join(f"{count} for {name}" for name, count in counts.items())
+    yield f"{result.library}: {sum(counts.values())} kernels{f', {archs}' if archs else ''}"
+    if any(arches()[name].is_gpu for name in counts):
+        hip = HipToolchain.find()
+        yield f"HIP compiler: {hip.compiler}, {hip.version} ({hip.origin})"
+        yield f"CK Tile headers: {hip.ck_include} ({hip.ck_origin})"
 
 
 def _again(options: argparse.Namespace) -> tuple[str, ...]:
@@ -85,6 +143,9 @@ def _again(options: argparse.Namespace) -> tuple[str, ...]:
         words += ["--arch", arch]
     if options.provider is not None:
         words += ["--provider", options.provider]
+    if options.group is not None:
+        words += ["--group", options.group]
+    words += ["--missing", options.missing]
     if options.cxx is not None:
         words += ["--cxx", options.cxx]
     if options.launcher is not None:
@@ -137,6 +198,13 @@ def _parser() -> argparse.ArgumentParser:
         "--arch", action="append", default=[], help="arch of presets, and of specs that name none"
     )
     command.add_argument("--provider", help="only kernels of this provider")
+    command.add_argument("--group", help="tile: compile GPU kernels that share a tile together")
+    command.add_argument(
+        "--missing",
+        choices=MISSING,
+        default="error",
+        help="what to do with GPU kernels where there is no HIP compiler",
+    )
     command.add_argument(
         "--emit", type=_emitters, default=list(EMITTERS), help="of ninja,cmake,make"
     )
@@ -161,10 +229,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _show_warning(message: Warning | str, *_: object) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        options.run(options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.showwarning = _show_warning
+            options.run(options)
     except Error as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -16,6 +16,7 @@ Priority = Literal["low", "normal", "high"]
 
 # An editable install has two places: the source tree, and what the build installed.
 _PREBUILT = [Path(place) / "prebuilt" for place in _places]
+_ASKED_FOR = "ckdisp_wheel_kernels"  # what CMake's CKDISP_KERNELS declared
 
 
 def host_arches() -> list[str]:
@@ -58,21 +59,24 @@ class Registry:
 
     @classmethod
     def prebuilt(cls) -> Self:
-        """The CPU kernels inside the installed package, for the best level this machine has.
+        """The kernels inside the installed package: those for the best CPU level of this machine,
+        and those that whoever built the package asked for, such as kernels for GPUs.
 
-        Raises :class:`LibraryError` when the package was built without them.
+        Raises :class:`LibraryError` when the package was built without any.
         """
         levels = host_arches()
-        for level in levels:
-            for folder in _PREBUILT:
-                path = folder / f"libckdisp_cpu_{level}.so"
-                if path.exists():
-                    return cls.load(path)
-        raise LibraryError(
-            f"no prebuilt kernels for {', '.join(levels)} in {', '.join(map(str, _PREBUILT))}; "
-            "install ckdisp with its prebuilt libraries (`pip install ckdisp`), or build kernels "
-            "with KernelSet.build()"
-        )
+        cpu = next(filter(None, (_prebuilt_file(f"ckdisp_cpu_{level}") for level in levels)), None)
+        self = cls("prebuilt")
+        for path in (cpu, _prebuilt_file(_ASKED_FOR)):
+            if path is not None:
+                self.add(path)
+        if not len(self):
+            raise LibraryError(
+                f"no prebuilt kernels for {', '.join(levels)} in "
+                f"{', '.join(map(str, _PREBUILT))}; install ckdisp with its prebuilt libraries "
+                "(`pip install ckdisp`), or build kernels with KernelSet.build()"
+            )
+        return self
 
     def add(self, library: str | os.PathLike[str], *, priority: Priority = "normal") -> None:
         """Load one more library into this registry. Errors as for :meth:`load`."""
@@ -167,6 +171,10 @@ class Registry:
 
     def __repr__(self) -> str:
         return f"<Registry {self.name!r}: {len(self)} kernels>"
+
+
+def _prebuilt_file(name: str) -> Path | None:
+    return next((p for folder in _PREBUILT if (p := folder / f"lib{name}.so").exists()), None)
 
 
 def _field_text(value: Any) -> str:

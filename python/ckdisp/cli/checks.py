@@ -115,11 +115,18 @@ def _prebuilt() -> Iterator[Check]:
     except Error as error:
         yield Check("prebuilt", WARN, "no prebuilt kernels can be used", str(error))
         return
-    path = Path(kernels[0].library.path)
-    others = len(list(path.parent.glob(f"*{path.suffix}"))) - 1
-    found = f"{plural(len(kernels), 'kernel')} for {kernels[0].arch} in {path}"
-    more = f", and libraries for {plural(others, 'other level')}" if others else ""
-    yield Check("prebuilt", OK, found + more)
+    by_library: dict[Path, list[str]] = {}
+    for kernel in kernels:
+        by_library.setdefault(Path(kernel.library.path), []).append(kernel.arch)
+    parts = [
+        f"{plural(len(archs), 'kernel')} for {' '.join(dict.fromkeys(archs))} in {path}"
+        for path, archs in by_library.items()
+    ]
+    folder = next(iter(by_library)).parent
+    others = [p for p in folder.glob("libckdisp_cpu_*") if p not in by_library]
+    if others:
+        parts.append(f"libraries for {plural(len(others), 'other level')}")
+    yield Check("prebuilt", OK, "; ".join(parts))
 
 
 def _compiler() -> Iterator[Check]:
