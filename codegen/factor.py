@@ -17,6 +17,7 @@ from .columns import Array
 from .rules import Rule
 
 _GROUP = -1  # the key of the group numbers in tables keyed by axis
+_PART = 1 << 16  # rows that rules see at once, which bounds the memory they take
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,10 @@ def _components(
 def _choose_pivots(
     varying: Sequence[int], reads: Sequence[frozenset[int]], sizes: Sequence[int]
 ) -> list[int]:
-    """Greedily, the axes whose fixing most lowers the number of rows that tables can need."""
+    """The axes whose fixing most lowers the number of rows that tables can need.
+
+    Axes are taken greedily, to the last: it may take several until a table falls apart.
+    """
 
     def cost(pivots: list[int]) -> int:
         tables = sum(
@@ -127,13 +131,13 @@ def _choose_pivots(
         return tables + math.prod(sizes[i] for i in pivots)
 
     pivots: list[int] = []
-    best = cost(pivots)
-    while True:
+    best = (cost(pivots), pivots)
+    while len(pivots) < len(varying):
         trials = [(cost([*pivots, i]), i) for i in varying if i not in pivots]
-        if not trials or min(trials)[0] >= best:
-            return sorted(pivots)
-        best, chosen = min(trials)
-        pivots.append(chosen)
+        lowest, chosen = min(trials)
+        pivots = [*pivots, chosen]
+        best = min(best, (lowest, pivots), key=lambda found: found[0])
+    return sorted(best[1])
 
 
 def _join(
@@ -149,15 +153,22 @@ def _join(
     """
     pending = [(rule, used) for rule, used in links if used <= {*table, *wanted}]
 
+    def parts(table: dict[int, Array]) -> list[slice]:
+        rows = len(table[_GROUP])
+        return [slice(start, start + _PART) for start in range(0, max(rows, 1), _PART)]
+
+    def valid(rule: Rule, table: dict[int, Array], part: slice) -> Array:
+        columns = {}
+        for name in rule.columns:
+            axis = axes[axis_of[name]]
+            rows = table[axis_of[name]][part] if len(axis) > 1 else slice(0, 1)
+            columns[name] = axis.rows[rows, axis.columns.index(name)]
+        return np.broadcast_to(rule.valid(columns), table[_GROUP][part].shape)
+
     def narrow(table: dict[int, Array]) -> dict[int, Array]:
         for link in [link for link in pending if link[1] <= table.keys()]:
             pending.remove(link)
-            columns = {}
-            for name in link[0].columns:
-                axis = axes[axis_of[name]]
-                rows = table[axis_of[name]] if len(axis) > 1 else slice(0, 1)
-                columns[name] = axis.rows[rows, axis.columns.index(name)]
-            mask = np.broadcast_to(link[0].valid(columns), table[_GROUP].shape)
+            mask = np.concatenate([valid(link[0], table, part) for part in parts(table)])
             if not mask.all():
                 table = {i: values[mask] for i, values in table.items()}
         return table
@@ -170,10 +181,10 @@ def _join(
         }
         axis = min(left, key=ranks.__getitem__)
         left.remove(axis)
-        values = np.arange(len(axes[axis]), dtype=np.int32)
-        alone = narrow({_GROUP: values, axis: values})
+        values = np.arange(len(axes[axis]), dtype=np.min_scalar_type(len(axes[axis])))
+        alone = narrow({_GROUP: values, axis: values})[axis]
         rows = len(table[_GROUP])
-        table = {i: np.repeat(v, len(alone[axis])) for i, v in table.items()}
-        table[axis] = np.tile(alone[axis], rows)
+        table = {i: np.repeat(v, len(alone)) for i, v in table.items()}
+        table[axis] = np.tile(alone, rows)
         table = narrow(table)
     return table

@@ -55,39 +55,51 @@ def _alignment(c: Columns) -> Array:
 def _lds_use(c: Columns) -> Array:
     k = c["tile_k"].astype(np.int64)
     a = c["tile_m"] * k * facts.element_bytes(c["dtype_a"])
-    return a + c["tile_n"] * k * facts.element_bytes(c["dtype_b"])
+    inputs = a + c["tile_n"] * k * facts.element_bytes(c["dtype_b"])
+    # The second wave group hands its accumulators to the first through LDS.
+    sums = c["tile_m"].astype(np.int64) * c["tile_n"] * 4
+    return np.asarray(np.where(_pipeline(c, "compv5"), np.maximum(inputs, sums), inputs))
 
 
 def _lds_reason(k: GemmKey) -> str:
     m, n, depth = k.tile
     size_a, size_b = facts.ELEMENT_BYTES[k.dtype_a], facts.ELEMENT_BYTES[k.dtype_b]
     use = m * depth * size_a + n * depth * size_b
+    budget = f"{k.pipeline} on {k.arch} may use {arch(k.arch).lds_budget(k.pipeline)}"
+    if k.pipeline == "compv5" and m * n * 4 > use:
+        return f"the sums of a wave group take {m}x{n}x4 = {m * n * 4} bytes of LDS; {budget}"
     return (
         f"tiles of A and B take {m}x{depth}x{size_a} + {n}x{depth}x{size_b} = {use} bytes of LDS; "
-        f"{k.pipeline} on {k.arch} may use {arch(k.arch).lds_budget(k.pipeline)}"
+        f"{budget}"
     )
+
+
+def _lanes(c: Columns) -> Array:
+    return np.maximum(facts.arch_array("wave_size")[c["arch"]], 1)
 
 
 def _preshuffle_load(c: Columns) -> Array:
     repeat = c["tile_m"] // np.maximum(c["wave_m"] * c["warp_m"], 1)
     values = c["warp_m"].astype(np.int64) * c["warp_k"] * repeat
     loaded = values * facts.element_bytes(c["dtype_a"])
-    return np.asarray((c["family"] != _PRESHUFFLE) | ((loaded > 0) & (loaded % (64 * 16) == 0)))
+    whole = (loaded > 0) & (loaded % (_lanes(c) * 16) == 0)
+    return np.asarray((c["family"] != _PRESHUFFLE) | whole)
 
 
 def _preshuffle_rows(c: Columns) -> Array:
     per_vector = 16 // facts.element_bytes(c["dtype_a"])
     vectors = np.maximum(c["tile_k"] // per_vector, 1)
-    rows = (64 // vectors) * c["wave_m"] * c["wave_n"] * c["wave_k"]
-    fits = (64 % vectors == 0) & (rows > 0) & (c["tile_m"] % np.maximum(rows, 1) == 0)
+    rows = (_lanes(c) // vectors) * c["wave_m"] * c["wave_n"] * c["wave_k"]
+    fits = (_lanes(c) % vectors == 0) & (rows > 0) & (c["tile_m"] % np.maximum(rows, 1) == 0)
     return np.asarray((c["family"] != _PRESHUFFLE) | fits)
 
 
 def _preshuffle_rows_reason(k: GemmKey) -> str:
     vectors = max(k.tile[2] * facts.ELEMENT_BYTES[k.dtype_a] // 16, 1)
     waves = k.wave[0] * k.wave[1] * k.wave[2]
+    lanes = arch(k.arch).wave_size
     return (
-        f"loading A, {waves} waves of 64 lanes hold {64 / vectors:g} rows each of {vectors} "
+        f"loading A, {waves} waves of {lanes} lanes hold {lanes / vectors:g} rows each of {vectors} "
         f"16-byte vectors; that must be a whole number of rows that divides tile M {k.tile[0]}"
     )
 
@@ -95,7 +107,9 @@ def _preshuffle_rows_reason(k: GemmKey) -> str:
 def _wave_groups(c: Columns) -> Array:
     v5 = _pipeline(c, "compv5")
     two = (c["num_wave_groups"] == 2) & (c["wave_k"] == 2)
-    return np.asarray(np.where(v5, two, c["num_wave_groups"] == 1))
+    two &= (c["wave_m"] == 1) & (c["wave_n"] == 1)
+    one = (c["num_wave_groups"] == 1) & (c["wave_k"] == 1)
+    return np.asarray(np.where(v5, two, one))
 
 
 def _threads(c: Columns) -> Array:
@@ -228,29 +242,31 @@ RULES: tuple[Rule, ...] = (
     _gpu_rule(
         "preshuffle_load",
         "each lane loads whole 16-byte vectors of A",
-        "family dtype_a tile_m wave_m warp_m warp_k",
+        "arch family dtype_a tile_m wave_m warp_m warp_k",
         _preshuffle_load,
         lambda k: (
             f"a lane would load {k.warp[0]}x{k.warp[2]} values x {k.dtype_a} x "
-            f"{k.tile[0] // max(k.wave[0] * k.warp[0], 1)} repeats / 64 lanes, "
+            f"{k.tile[0] // max(k.wave[0] * k.warp[0], 1)} repeats / "
+            f"{arch(k.arch).wave_size} lanes, "
             "which is not a multiple of 16 bytes"
         ),
     ),
     _gpu_rule(
         "preshuffle_rows",
         "the waves that load A cover tile M in whole rows",
-        "family dtype_a tile_m tile_k wave_m wave_n wave_k",
+        "arch family dtype_a tile_m tile_k wave_m wave_n wave_k",
         _preshuffle_rows,
         _preshuffle_rows_reason,
     ),
     _gpu_rule(
         "wave_groups",
-        "compv5 runs two wave groups that split K; other pipelines have one",
-        "pipeline num_wave_groups wave_k",
+        "compv5 runs two groups of one wave that split K; other pipelines have one group",
+        "pipeline num_wave_groups wave_m wave_n wave_k",
         _wave_groups,
         lambda k: (
-            f"pipeline {k.pipeline} cannot run {k.num_wave_groups} wave group(s) with "
-            f"{k.wave[2]} wave(s) along K: compv5 needs 2 and 2, others 1 group"
+            f"pipeline {k.pipeline} cannot run {k.num_wave_groups} wave group(s) of "
+            f"{_join((k.wave,))} waves: compv5 needs 2 groups and 1x1x2 waves, others 1 group and "
+            "1 wave along K"
         ),
     ),
     _gpu_rule(

@@ -8,7 +8,7 @@ from ...arch import arch
 from ...columns import Array, Columns
 from ...enums import ARCH, DTYPE, ELEMENTWISE, FAMILY, PROVIDER
 from ...rules import Rule
-from . import cpu_rules, facts, gpu_rules
+from . import ck_rules, cpu_rules, facts, gpu_rules
 from .key import GemmKey
 
 _MULTI_D = FAMILY.code("gemm.multi_d")
@@ -205,4 +205,4 @@ _COMMON: tuple[Rule, ...] = (
     ),
 )
 
-RULES: tuple[Rule, ...] = _COMMON + gpu_rules.RULES + cpu_rules.RULES
+RULES: tuple[Rule, ...] = _COMMON + gpu_rules.RULES + ck_rules.RULES + cpu_rules.RULES
