@@ -24,6 +24,9 @@ _STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 _ERROR = re.compile(
     r"\b(error|undefined reference|undefined symbol|multiple definition)\b[: ]", re.I
 )
+_UNIT = re.compile(r"\bunits/(\w+)\.(?:cpp|hip):")
+# What clang says of a precompiled header that another clang made, or from other files.
+_UNFIT_HEADER = re.compile(r"precompiled (?:file|header)|PCH file|AST file")
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,9 @@ class Failure:
 
     @property
     def kernel(self) -> str:
-        """The kernel, or the file, whose command failed."""
-        return Path(self.target).stem
+        """The kernel, or the file, whose command failed; one object may hold several kernels."""
+        named = _UNIT.search(self.output) if self.target.endswith(".o") else None
+        return named[1] if named is not None else Path(self.target).stem
 
     @property
     def first_error(self) -> str:
@@ -56,7 +60,7 @@ def failure_error(folder: Path, failures: Sequence[Failure], output: str = "") -
         return BuildError(f"the build in {folder} failed: {output.strip()}")
     first = failures[0]
     suffix = Path(first.target).suffix
-    step = {".o": "compilation", ".ninja": "generation"}.get(suffix, "link")
+    step = {".o": "compilation", ".pch": "compilation", ".ninja": "generation"}.get(suffix, "link")
     parts = [
         f"{step} of {first.kernel} failed: {first.first_error}",
         f"repeat it with: cd {shlex.quote(str(folder))} && {first.command}",
@@ -116,8 +120,21 @@ def build(
     command = [find_ninja(), "-j", str(jobs)]
     if keep_depfiles:
         command += ["-d", "keepdepfile"]
-    _run_ninja([*command, *targets], folder, progress, timeout)
+    try:
+        _run_ninja([*command, *targets], folder, progress, timeout)
+    except BuildError as error:
+        if not _UNFIT_HEADER.search(str(error)) or not _discard_headers(folder):
+            raise
+        _run_ninja([*command, *targets], folder, progress, timeout)
     return folder / str(manifest["output"])
+
+
+def _discard_headers(folder: Path) -> bool:
+    """Delete the precompiled headers made in ``folder``; whether there was one."""
+    made = [path for path in folder.glob("pch/*.pch") if not path.is_symlink()]
+    for path in made:
+        path.unlink(missing_ok=True)
+    return bool(made)
 
 
 def _run_ninja(

@@ -11,7 +11,7 @@ from .enums import unknown
 from .errors import BuildError, InvalidKey
 from .key import KernelKey
 from .rocm import HipToolchain
-from .toolchain import Toolchain
+from .toolchain import CXX_COMMANDS, Toolchain
 
 Keys = list[tuple[str, KernelKey]]
 GROUPS = ("tile",)
@@ -58,7 +58,7 @@ def find_hip(keys: Keys) -> HipToolchain | None:
 
 def find_cxx(keys: Keys, hip: HipToolchain | None) -> Toolchain:
     """The C++ compiler; the clang of ``hip`` will do if there is no other."""
-    commands = compiler_commands(keys)
+    commands = compiler_commands(keys) or CXX_COMMANDS
     return Toolchain.find(commands=(*commands, hip.tool("clang++")) if hip else commands)
 
 

@@ -99,6 +99,7 @@ def generate(
     if missing not in MISSING:
         raise BuildError(unknown("missing", missing, MISSING))
     check_group(group)
+    targets = targets_of(archs)
     keys = checked_keys(kernels)
     if not keys:
         raise InvalidKey("the kernel set is empty, so there is nothing to generate; widen it")
@@ -120,7 +121,7 @@ def generate(
         toolchain,
         tuple(os.path.abspath(d) for d in include_dirs or own_include_dirs()),
         hip=hip,
-        targets=targets_of(archs),
+        targets=targets,
         group=group,
     )
     tree = make_tree(name, keys, setup, regenerate=regenerate)

@@ -26,11 +26,7 @@ class Command:
 
     def arguments(self, step: Step) -> list[str]:
         """The command for ``step`` as one list."""
-        values = {"in": step.source, "out": step.output, **step.variables}
-        return [
-            *self.words,
-            *(string.Template(w).substitute(values) for w in self.files.split()),
-        ]
+        return [*self.words, *(step.fill(word) for word in self.files.split())]
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,8 @@ class Rule:
     absolute path is a file of ckdisp. The first command writes the dependency file ``$out.d``.
     ``compiler`` is ``cxx`` or ``hip``. ``flags`` decide, together with compiler, source, headers
     and the flags of the user, what comes out. ``needs`` are the other files that each step reads.
-    ``pool`` is the provider, whose jobs take a like amount of memory; ``verb`` is what is shown.
+    ``pool`` is the provider, whose jobs take a like amount of memory. ``description`` is what is
+    shown while a step runs, with ``$in`` and ``$out``.
     """
 
     name: str
@@ -51,7 +48,7 @@ class Rule:
     flags: tuple[str, ...]
     commands: tuple[Command, ...]
     pool: str
-    verb: str = "compile"
+    description: str = "compile $in"
     needs: tuple[str, ...] = ()
 
     @property
@@ -75,6 +72,15 @@ class Step:
     @property
     def output(self) -> str:
         return self.rule.output.replace("%", self.name)
+
+    @property
+    def description(self) -> str:
+        return self.fill(self.rule.description)
+
+    def fill(self, text: str) -> str:
+        """``text`` with source, output and the variables of this step."""
+        values = {"in": self.source, "out": self.output, **self.variables}
+        return string.Template(text).substitute(values)
 
     @property
     def depfile(self) -> str:

@@ -94,7 +94,7 @@ def _rule(graph: _Graph, rule: Rule) -> None:
     graph.writer.rule(
         rule.name,
         command=" && ".join(lines),
-        description=f"{rule.verb} $in",
+        description=rule.description,
         depfile="$out.d",
         deps="gcc",
         pool=f"compile_{rule.pool}",

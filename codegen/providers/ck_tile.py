@@ -55,7 +55,7 @@ _DEFINES = {
 }
 
 # Kernels that agree in these share most of what the compiler instantiates.
-_TILE = (
+TILE_FIELDS = (
     *("op", "arch", "dtype_a", "dtype_b", "dtype_c", "dtype_acc", "layout"),
     *("tile", "wave", "warp", "pipeline", "scheduler"),
 )
@@ -116,7 +116,7 @@ def _device_steps(
 
 
 def _tile_name(key: KernelKey) -> str:
-    values = (getattr(key, field) for field in _TILE)
+    values = (getattr(key, field) for field in TILE_FIELDS)
     return "_".join("x".join(map(str, v)) if isinstance(v, tuple) else token(v) for v in values)
 
 
@@ -189,7 +189,7 @@ def _header(name: str, op: str, flags: tuple[str, ...], setup: Setup, hip: HipTo
         flags=(*flags, *_includes(setup, hip)),
         commands=(Command(words, files),),
         pool=CK_TILE.name,
-        verb="precompile",
+        description="precompile headers into $out",
         needs=(COMPILER_FILE,),
     )
 
@@ -236,6 +236,7 @@ def _host(name: str, flags: tuple[str, ...], header: str, setup: Setup, hip: Hip
         flags=flags,
         commands=(Command(words, f"{_DEPENDENCY_FILE} -c $in -o $out", len(hip.command)),),
         pool=CK_TILE.name,
+        description="compile tables $in",
         needs=(header,),
     )
 

@@ -165,12 +165,15 @@ def test_generate_emits_what_is_asked(tmp_path: Path) -> None:
         (["--emit", "ninjo"], 2, "did you mean 'ninja'?"),
         (["--emit", ","], 2, "name at least one"),
         (["--name", "my-lib"], 1, "not a C identifier"),
-        (["--arch", "gfx942"], 1, "not part of this version"),
+        (["--arch", "gfx942"], 1, "no HIP compiler at ROCM_PATH=/nowhere"),
+        (["--arch", "gfx942:xnack-", "--arch", "gfx942:xnack+"], 1, "build two libraries"),
     ],
 )
 def test_generate_refuses_before_writing(
-    arguments: list[str], code: int, text: str, tmp_path: Path
+    arguments: list[str], code: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("ROCM_PATH", "/nowhere")
+    monkeypatch.delenv("CKDISP_ROCM_PATH", raising=False)
     out = tmp_path / "out"
     base = ["--arch", "x86-64-v3"] if "--arch" not in arguments else []
     where = ["--where", "dtype=fp16"]

@@ -19,9 +19,9 @@ from stub_kernels import FakeCompiler, kernel_count, keys, write_headers
 from ckdisp.codegen.build import find_ninja
 from ckdisp.codegen.emit.graph import ninja_text
 from ckdisp.codegen.emit.tree import Regenerate, make_tree
-from ckdisp.codegen.providers import Setup
 from ckdisp.codegen.generate import generate
 from ckdisp.codegen.jobs import cpus, job_count, memory_mb
+from ckdisp.codegen.providers import Setup
 from ckdisp.codegen.toolchain import Toolchain
 
 ODD = "odd $x:y 'q' #% [z] $ end"

@@ -15,6 +15,7 @@ from .params import FolderType, NamesType
 from .selection import Selection, set_options
 
 EMITTERS = ("ninja", "cmake", "make")
+_SHOWN = 5
 
 
 @click.command("generate")
@@ -35,33 +36,61 @@ EMITTERS = ("ninja", "cmake", "make")
 @click.option(
     "--name", default="ckdisp_kernels", show_default=True, help="Name of the library and header."
 )
+@click.option(
+    "--group",
+    type=click.Choice(["tile"]),
+    help="Compile GPU kernels that share a tile together: less work in all, more for one kernel.",
+)
+@click.option(
+    "--missing",
+    type=click.Choice(["error", "skip"]),
+    default="error",
+    show_default=True,
+    help="Where there is no HIP compiler: fail, or go on without the GPU kernels.",
+)
 @json_option
 def generate_command(
-    selection: Selection, out: Path, emit: tuple[str, ...], name: str, as_json: bool
+    selection: Selection,
+    out: Path,
+    emit: tuple[str, ...],
+    name: str,
+    group: str | None,
+    missing: str,
+    as_json: bool,
 ) -> None:
     """Write the sources and build files of a kernel set.
 
     Only files whose content changes are touched; units of kernels that left the set are removed.
-    Build the folder with `ckdisp build`, ninja, CMake or make.
+    Build the folder with `ckdisp build`, ninja, CMake or make. An --arch may have target features,
+    such as gfx942:xnack-, for which its kernels are then compiled.
     """
     from ..codegen.generate import generate
 
     kernels = selection.kernel_set()
-    result = generate(kernels, out, emit, name=name)
+    result = generate(
+        kernels, out, emit, name=name, group=group, archs=selection.arches, missing=missing
+    )
+    count = len(kernels) - len(result.left_out)
     if as_json:
         print_json(
             {
                 "folder": str(result.folder),
                 "library": result.library,
-                "kernels": len(kernels),
+                "kernels": count,
                 "written": list(result.written),
                 "unchanged": list(result.unchanged),
                 "removed": list(result.removed),
+                "left_out": [{"name": k.name, "reason": k.reason} for k in result.left_out],
             }
         )
         return
+    if result.left_out:
+        click.echo(f"left out: {plural(len(result.left_out), 'kernel')}", err=True)
+        for kernel in result.left_out[:_SHOWN]:
+            click.echo(f"  {kernel.name}", err=True)
+        click.echo(f"  because of {result.left_out[0].reason}", err=True)
     click.echo(
-        f"{result.folder}: {plural(len(kernels), 'kernel')}; {len(result.written)} files written, "
+        f"{result.folder}: {plural(count, 'kernel')}; {len(result.written)} files written, "
         f"{len(result.unchanged)} unchanged, {len(result.removed)} removed"
     )
 

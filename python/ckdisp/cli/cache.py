@@ -58,7 +58,8 @@ def ls_command(as_json: bool) -> None:
         click.echo()
     click.echo(
         f"{stats.root}: {plural(stats.objects, 'object')}, "
-        f"{plural(stats.libraries, 'library', 'libraries')}, {human_bytes(stats.size)}"
+        f"{plural(stats.libraries, 'library', 'libraries')}, "
+        f"{plural(stats.headers, 'precompiled header')}, {human_bytes(stats.size)}"
     )
 
 

@@ -13,16 +13,16 @@ from . import location
 from .store import KINDS, is_whole, read_entry, remove_tree, subfolders
 
 Where = str | os.PathLike[str] | None
-_FOLDERS = (*KINDS, "staging", "failed", "locks", "compilers")
+_FOLDERS = (*KINDS, "staging", "failed", "locks", "compilers", "include")
 _UNFINISHED_SECONDS = 86400.0
 
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One artefact: ``kind`` is ``objects`` or ``libraries``, ``size`` is in bytes.
+    """One artefact: ``kind`` is ``objects``, ``libraries`` or ``headers``, ``size`` is in bytes.
 
-    ``label`` is the kernel of an object, or the number of kernels of a library; ``used`` is when
-    it was last needed, to the day, in seconds since 1970.
+    ``label`` is the kernel of an object, the number of kernels of a library, or what headers are
+    precompiled for; ``used`` is when it was last needed, to the day, in seconds since 1970.
     """
 
     kind: str
@@ -40,6 +40,7 @@ class CacheStats:
     objects: int
     libraries: int
     size: int
+    headers: int = 0
 
 
 def ls(cache_dir: Where = None) -> list[CacheEntry]:
@@ -55,7 +56,7 @@ def stats(cache_dir: Where = None) -> CacheStats:
     for kind, _ in _folders(root):
         counts[kind] += 1
     size = sum(_size(root / name) for name in _FOLDERS)
-    return CacheStats(root, counts["objects"], counts["libraries"], size)
+    return CacheStats(root, counts["objects"], counts["libraries"], size, counts["headers"])
 
 
 def verify(cache_dir: Where = None, *, remove: bool = False) -> list[CacheEntry]:
