@@ -8,8 +8,8 @@ install(EXPORT ckdispTargets NAMESPACE ckdisp:: DESTINATION "${CKDISP_INSTALL_CM
 
 install(DIRECTORY csrc/include/ "${generated_include_dir}/"
         DESTINATION "${CKDISP_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp")
-install(DIRECTORY csrc/providers DESTINATION "${CKDISP_INSTALL_HOME}/csrc"
-        FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY csrc/device csrc/providers DESTINATION "${CKDISP_INSTALL_HOME}/csrc"
+        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.hip" PATTERN "*.S")
 if(NOT CKDISP_IN_WHEEL) # a wheel gets its Python files from scikit-build-core
   install(DIRECTORY codegen DESTINATION "${CKDISP_INSTALL_HOME}"
           PATTERN "__pycache__" EXCLUDE)

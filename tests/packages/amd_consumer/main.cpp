@@ -19,8 +19,8 @@ int main() {
     options.arches = {arch};
     const ckdisp::Dispatcher dispatcher(registry, options);
     for (const auto& candidate : dispatcher.explain(problem)) {
-      std::printf("%s: %s %s %s\n", arch, candidate.kernel.name(),
-                  candidate.supported ? "supported" : "refused", candidate.text.c_str());
+      std::printf("%s: %s %s%s\n", arch, candidate.kernel.name(),
+                  candidate.supported ? "supported" : "refused: ", candidate.text.c_str());
     }
   }
   try {
