@@ -166,7 +166,7 @@ def test_generate_emits_what_is_asked(tmp_path: Path) -> None:
         (["--emit", ","], 2, "name at least one"),
         (["--name", "my-lib"], 1, "not a C identifier"),
         (["--arch", "gfx942"], 1, "no HIP compiler at ROCM_PATH=/nowhere"),
-        (["--arch", "gfx942:xnack-", "--arch", "gfx942:xnack+"], 1, "build two libraries"),
+        (["--arch", "gfx942:xnack-", "--arch", "gfx942:xnack+"], 2, "build two libraries"),
     ],
 )
 def test_generate_refuses_before_writing(
