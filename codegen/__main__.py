@@ -119,12 +119,14 @@ def _left_out(kernels: Sequence[LeftOut]) -> Iterator[str]:
 
 
 def _summary(kernels: KernelSet, result: GenerateResult) -> Iterator[str]:
-    """What will be built, and by which HIP compiler."""
+    """What will be built for GPUs, and by which compiler; nothing if no GPU kernel is asked for."""
     missing = {kernel.name for kernel in result.left_out}
     counts = Counter(key.arch for key in kernels if key.name not in missing)
-    archs = ", ".join(f"{count} for {name}" for name, count in counts.items())
-    yield f"{result.library}: {sum(counts.values())} kernels{f', {archs}' if archs else ''}"
-    if any(arches()[name].is_gpu for name in counts):
+    on_gpu = any(arches()[name].is_gpu for name in counts)
+    if missing or on_gpu:
+        archs = "".join(f", {count} for {name}" for name, count in counts.items())
+        yield f"{result.library}: {sum(counts.values())} kernels{archs}"
+    if on_gpu:
         hip = HipToolchain.find()
         yield f"HIP compiler: {hip.compiler}, {hip.version} ({hip.origin})"
         yield f"CK Tile headers: {hip.ck_include} ({hip.ck_origin})"
