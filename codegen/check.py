@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
-from .errors import InvalidKey
+from .errors import BuildError, InvalidKey
 from .key import KernelKey
-from .rules import check_all
+from .rules import Rejection, check_all
 
 _SHOWN = 5
 
@@ -20,10 +20,26 @@ def checked_keys(kernels: Iterable[KernelKey]) -> list[tuple[str, KernelKey]]:
     reports = zip(keys, check_all(list(keys.values())), strict=True)
     broken = [(name, found) for name, found in reports if found]
     if broken:
-        lines = [f"  {name}: " + "; ".join(map(str, found)) for name, found in broken[:_SHOWN]]
-        more = [f"  and {len(broken) - _SHOWN} more"] if len(broken) > _SHOWN else []
-        raise InvalidKey(
-            f"{len(broken)} of {len(keys)} kernels break a rule and cannot be built:\n"
-            + "\n".join(lines + more)
-        )
+        count = f"{len(broken)} of {len(keys)} kernels"
+        raise InvalidKey(f"{count} break a rule and cannot be built:\n{_lines(broken)}")
     return list(keys.items())
+
+
+def check_features(keys: Sequence[tuple[str, KernelKey]], features: Collection[str]) -> None:
+    """:class:`BuildError` if kernels need what the headers of their provider have not.
+
+    ``features`` is what these headers have.
+    """
+    from .ops import op
+
+    reports = [(name, op(key.op).missing_features(key, features)) for name, key in keys]
+    broken = [(name, found) for name, found in reports if found]
+    if broken:
+        count = f"{len(broken)} of {len(keys)} kernels"
+        raise BuildError(f"{count} cannot be built with these headers:\n{_lines(broken)}")
+
+
+def _lines(broken: Sequence[tuple[str, Sequence[Rejection]]]) -> str:
+    lines = [f"  {name}: " + "; ".join(map(str, found)) for name, found in broken[:_SHOWN]]
+    more = [f"  and {len(broken) - _SHOWN} more"] if len(broken) > _SHOWN else []
+    return "\n".join(lines + more)

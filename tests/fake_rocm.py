@@ -28,6 +28,7 @@ _CK_FILES = {
     ),
     "ops/epilogue/cshuffle_epilogue.hpp": "template <operation MemoryOperation_>",
     "ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v5.hpp": "",
+    "ops/gemm/pipeline/tile_gemm_traits.hpp": "bool UsePersistentKernel;",
 }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..key import KernelKey
-from ..rules import Rule
+from ..rules import Rejection, Rule
 from ..space import Space
 
 
@@ -42,7 +42,8 @@ class Op:
 
     ``aliases`` maps a shorthand of ``where`` and ``make_key`` to the fields that all take its
     value. ``complete`` fills the fields that a caller of ``make_key`` left out. ``receipts`` are
-    the named profiles that ``sweep`` takes.
+    the named profiles that ``sweep`` takes. ``missing_features`` says why the headers of a key's
+    provider, which have the given features, cannot build it.
     """
 
     name: str
@@ -53,4 +54,5 @@ class Op:
     complete: Callable[[Mapping[str, Any]], dict[str, Any]]
     presets: Callable[[], Mapping[str, Preset]]
     aliases: Mapping[str, tuple[str, ...]]
+    missing_features: Callable[[Any, Collection[str]], Sequence[Rejection]]
     receipts: tuple[str, ...] = ()

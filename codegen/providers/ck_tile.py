@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..arch import arch
+from ..check import check_features
 from ..enums import token
 from ..key import KernelKey
 from ..rocm import HipToolchain
@@ -74,6 +75,8 @@ class _Variant:
 
 
 def _recipe(keys: Keys, setup: Setup) -> Recipe:
+    assert setup.hip is not None, "the generator finds a HIP compiler before it comes here"
+    check_features(keys, setup.hip.features())
     variants: dict[tuple[str, str], list[tuple[str, KernelKey]]] = {}
     for name, key in keys:
         variants.setdefault((key.arch, key.op), []).append((name, key))
@@ -141,7 +144,7 @@ def _short_digest(text: str) -> str:
 
 def _variant(level: str, op: str, setup: Setup) -> _Variant:
     hip = setup.hip
-    assert hip is not None, "the generator finds a HIP compiler before it comes here"
+    assert hip is not None
     name = f"ck_tile_{level}_{op}"
     flags = (
         *_FLAGS,

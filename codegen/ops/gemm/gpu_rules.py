@@ -99,8 +99,8 @@ def _preshuffle_rows_reason(k: GemmKey) -> str:
     waves = k.wave[0] * k.wave[1] * k.wave[2]
     lanes = arch(k.arch).wave_size
     return (
-        f"loading A, {waves} waves of {lanes} lanes hold {lanes / vectors:g} rows each of {vectors} "
-        f"16-byte vectors; that must be a whole number of rows that divides tile M {k.tile[0]}"
+        f"loading A, {waves} waves of {lanes} lanes hold {lanes / vectors:g} rows each of "
+        f"{vectors} 16-byte vectors; that must be whole rows that divide tile M {k.tile[0]}"
     )
 
 

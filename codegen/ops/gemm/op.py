@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...enums import FAMILY
 from ..definition import Op
-from . import presets, rules, space
+from . import feature_rules, presets, rules, space
 from .key import GemmKey
 
 OP = Op(
@@ -16,4 +16,5 @@ OP = Op(
     complete=space.complete,
     presets=presets.presets,
     aliases=space.ALIASES,
+    missing_features=feature_rules.missing_features,
 )

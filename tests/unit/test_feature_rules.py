@@ -1,0 +1,74 @@
+"""What other CK Tile headers lack is refused by a named rule, before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake_rocm import make_ck, make_rocm
+
+from ckdisp.codegen.errors import BuildError
+from ckdisp.codegen.generate import generate
+from ckdisp.codegen.make import make_key
+from ckdisp.codegen.ops import op
+from ckdisp.codegen.ops.gemm.feature_rules import RULES, missing_features
+from ckdisp.codegen.rocm import HipToolchain
+from ckdisp.codegen.rocm.ck import known_features
+
+GPU = {"arch": "gfx950", "dtype": "fp16", "scheduler": "intrawave"}
+GPU |= {"tile": (128, 128, 64), "wave": (2, 2, 1), "warp": (32, 32, 16)}
+PRESENT = [rule.feature for rule in RULES if not rule.absent]
+
+# Rule -> fields of a key that breaks it alone, when its feature alone is missing.
+BROKEN = {
+    "headers_universal_gemm": {},
+    "headers_tails": {},
+    "headers_memory_operation": {},
+    "headers_compv5": {"pipeline": "compv5", "wave": (1, 1, 2), "num_wave_groups": 2},
+    "headers_compv6": {"pipeline": "compv6"},
+    "headers_compasync": {"pipeline": "compasync"},
+    "headers_preshufflev2": {"family": "gemm.preshuffle"},
+    "headers_permute_n": {"family": "gemm.preshuffle"},
+    "headers_multi_d": {"family": "gemm.multi_d", "elementwise": "add"},
+    "headers_persistent": {"persistent": True},
+}
+
+
+def build(fields):
+    fields = {**GPU, "pipeline": "compv3", **fields}
+    family = fields.pop("family", "gemm.standard")
+    if family == "gemm.preshuffle":
+        fields = {"arch": "gfx950", "dtype": "fp16"}
+    return make_key(family, **fields)
+
+
+def test_the_table_has_every_rule_and_features_that_are_looked_for():
+    assert [rule.name for rule in RULES] == list(BROKEN)
+    assert {rule.feature for rule in RULES} == set(known_features())
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_key_that_needs_what_is_missing_is_refused_by_one_rule(rule):
+    key = build(BROKEN[rule.name])
+    assert key.check() == []
+    assert missing_features(key, PRESENT) == []
+    changed = [*PRESENT, rule.feature] if rule.absent else set(PRESENT) - {rule.feature}
+    (rejection,) = op("gemm").missing_features(key, changed)
+    assert rejection.rule == rule.name
+    assert "headers" in rejection.reason and "use " in rejection.reason
+
+
+@pytest.mark.parametrize("rule", RULES[3:], ids=lambda rule: rule.name)
+def test_other_kernels_are_not_concerned(rule):
+    assert missing_features(build({}), set(PRESENT) - {rule.feature}) == []
+
+
+def test_nothing_is_written_for_headers_that_lack_something(tmp_path: Path) -> None:
+    rocm = make_rocm(tmp_path / "rocm", ck=False)
+    hip = HipToolchain.find(str(rocm), str(make_ck(tmp_path / "ck")), env={})
+    keys = [build({"pipeline": "compasync"}), build({})]
+    with pytest.raises(BuildError, match="1 of 2 kernels cannot be built with these headers") as e:
+        generate(keys, tmp_path / "out", emit=("make",), hip=hip)
+    assert f"{keys[0].name}: headers_compasync: the CK Tile headers have no" in str(e.value)
+    assert keys[1].name not in str(e.value)
+    assert not (tmp_path / "out").exists()
