@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,23 @@ import pytest
 from ckdisp.codegen.errors import BuildError
 from ckdisp.codegen.rocm import HipToolchain
 
-# `multiply` has one matrix instruction, `copy` has none.
-KERNELS = """
+# Written out because HIP's own headers would make compiling ten times as long.
+TYPES = """
+struct dim3 { unsigned x, y, z; };
+extern "C" int hipLaunchKernel(const void*, dim3, dim3, void**, unsigned long, void*);
 #define GLOBAL extern "C" __attribute__((global))
 typedef float floats __attribute__((ext_vector_type(16)));
 typedef _Float16 halves __attribute__((ext_vector_type(4)));
+"""
+# `multiply` has one matrix instruction, `copy` has none.
+KERNELS = f"""{TYPES}
 GLOBAL __attribute__((amdgpu_flat_work_group_size(1, 256)))
-void multiply(halves* a, floats* c, int n, short m) {
+void multiply(halves* a, floats* c, int n, short m) {{
 #ifdef __gfx942__
   c[n] = __builtin_amdgcn_mfma_f32_32x32x8f16(a[0], a[m], c[1], 0, 0, 0);
 #endif
-}
-GLOBAL void copy(int* to, int* from) { *to = *from; }
+}}
+GLOBAL void copy(int* to, int* from) {{ *to = *from; }}
 """
 
 
@@ -63,12 +68,11 @@ def stub_runtime() -> Path:
     return library
 
 
-def compile_kernels(output: Path, *archs: str, flags: tuple[str, ...] = ()) -> Path:
+def compile_kernels(output: Path, *archs: str, flags: Sequence[str] = ()) -> Path:
     """A bundle of :data:`KERNELS` for ``archs``; ``flags`` may ask for another form."""
     source = output.with_suffix(".hip")
     source.write_text(KERNELS)
     command = [*toolchain().command, *(f"--offload-arch={arch}" for arch in archs)]
-    # Without HIP's own headers the compiler takes a tenth of the time.
     command += ["--offload-device-only", "-nogpuinc", "-nogpulib", "-O2", *flags]
     command += ["-c", str(source), "-o", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

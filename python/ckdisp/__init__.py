@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import jit, reference
     from ._core import Candidate, GemmProblem, Kernel, Plan, Stage
+    from .code_objects import inspect
     from .codegen.arch import Arch, arch
     from .codegen.errors import (
         BuildError,
@@ -56,6 +57,7 @@ _HOMES = {
     "arch": "codegen.arch",
     "generate": "codegen.generate",
     "host_arches": "registry",
+    "inspect": "code_objects",
     "jit": "",
     "make_key": "codegen.make",
     "parse_name": "codegen.make",
@@ -88,6 +90,7 @@ __all__ = [
     "arch",
     "generate",
     "host_arches",
+    "inspect",
     "jit",
     "make_key",
     "parse_name",

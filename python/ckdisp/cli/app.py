@@ -34,6 +34,10 @@ _COMMANDS = {
     "rules": ("rules", "Show the named rules that a kernel key must keep."),
     "generate": ("build", "Write the sources and build files of a kernel set."),
     "build": ("build", "Build a folder written by `ckdisp generate`."),
+    "inspect": (
+        "inspect",
+        "Show the kernels in libraries and objects for AMD GPUs: registers, memory, instructions.",
+    ),
     "select": ("dispatch", "Say which kernel runs a problem."),
     "explain": ("dispatch", "Show every candidate kernel for a problem and why it loses or wins."),
     "bench": ("bench", "Time a problem against NumPy and PyTorch."),

@@ -1,0 +1,60 @@
+"""Short names of kernels, and the variants of ours."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# ckdisp_run<ckdisp_key_NAME, hot loop, tail, atomic>
+_OURS = re.compile(r"_Z10ckdisp_runI\d+ckdisp_key_(\w+?)Lb([01])ELi(\d+)ELb([01])EE")
+# CK's TailNumber.
+_TAILS = (
+    *("odd", "even", "one", "two", "three", "four", "five", "six", "seven"),
+    *("empty", "full"),
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Which kernel of a key: its main loop runs or not, how it ends, how it stores C."""
+
+    key: str
+    hot_loop: bool
+    tail: str
+    memory: str
+
+
+def variant(symbol: str) -> Variant | None:
+    """The key and variant that a mangled name of ours stands for."""
+    match = _OURS.match(symbol)
+    if match is None:
+        return None
+    key, hot_loop, tail, atomic = match.groups()
+    return Variant(
+        key,
+        hot_loop == "1",
+        _TAILS[int(tail)] if int(tail) < len(_TAILS) else tail,
+        "atomic_add" if atomic == "1" else "set",
+    )
+
+
+def is_helper(symbol: str) -> bool:
+    """Whether it is the kernel that every translation unit with CK's launch header gets."""
+    return re.fullmatch(r"_ZN\d+ck_tile\w*flush_cacheEv", symbol) is not None
+
+
+def short(symbol: str) -> str:
+    """The qualified name in a mangled C++ name, without template arguments and parameters."""
+    if not symbol.startswith("_Z"):
+        return symbol
+    rest = symbol[2:].lstrip("NKL")
+    parts = []
+    while (digits := re.match(r"L?(\d+)", rest)) is not None:
+        size = int(digits[1]) if len(digits[1]) < 6 else 0
+        start = digits.end()
+        if size == 0 or start + size > len(rest):
+            break
+        name = rest[start : start + size]
+        parts.append("(anonymous namespace)" if name.startswith("_GLOBAL__N") else name)
+        rest = rest[start + size :]
+    return "::".join(parts) or symbol
