@@ -19,26 +19,34 @@ constexpr bool has_ocp_fp8(Arch arch) {
   return is_family(arch, "cdna4") || is_family(arch, "rdna4");
 }
 
-// Whether this device pass compiles for `arch`; a host pass serves any arch.
-constexpr bool compiles_for([[maybe_unused]] Arch arch) {
-#if !defined(__HIP_DEVICE_COMPILE__)
-  return true;
-#elif defined(__gfx908__)
-  return arch == Arch::gfx908;
+// The arch that a device pass compiles for.
+#if defined(__HIP_DEVICE_COMPILE__)
+inline constexpr Arch kDeviceArch =
+#if defined(__gfx908__)
+    Arch::gfx908;
 #elif defined(__gfx90a__)
-  return arch == Arch::gfx90a;
+    Arch::gfx90a;
 #elif defined(__gfx942__)
-  return arch == Arch::gfx942;
+    Arch::gfx942;
 #elif defined(__gfx950__)
-  return arch == Arch::gfx950;
+    Arch::gfx950;
 #elif defined(__gfx1100__)
-  return arch == Arch::gfx1100;
+    Arch::gfx1100;
 #elif defined(__gfx1200__)
-  return arch == Arch::gfx1200;
+    Arch::gfx1200;
 #elif defined(__gfx1201__)
-  return arch == Arch::gfx1201;
+    Arch::gfx1201;
 #else
-  return false;
+#error "ckdisp: the ck_tile provider does not know this --offload-arch"
+#endif
+#endif
+
+// Whether this pass is for `arch`; a host pass serves any.
+constexpr bool compiles_for([[maybe_unused]] Arch arch) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  return arch == kDeviceArch;
+#else
+  return true;
 #endif
 }
 

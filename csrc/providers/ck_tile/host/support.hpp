@@ -22,12 +22,9 @@ struct Parts {
     last = k - whole * (count - 1);
   }
   static index_t loops(std::int64_t k) { return static_cast<index_t>(ceil_div(k, key.tile[2])); }
-  Variant variant(bool atomic) const {
-    return Variants<Key>::for_loops(loops(last < whole && whole > 0 ? whole : last), atomic);
-  }
+  Variant variant(bool atomic) const { return Variants<Key>::for_loops(loops(whole), atomic); }
   bool share_a_variant() const {
-    return Variants<Key>::for_loops(loops(whole), true) ==
-           Variants<Key>::for_loops(loops(last), true);
+    return Variants<Key>::for_loops(loops(last), true) == variant(true);
   }
 };
 
