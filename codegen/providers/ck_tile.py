@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..arch import arch
@@ -146,12 +146,7 @@ def _variant(level: str, op: str, setup: Setup) -> _Variant:
     hip = setup.hip
     assert hip is not None
     name = f"ck_tile_{level}_{op}"
-    flags = (
-        *_FLAGS,
-        f"--offload-arch={setup.targets.get(level, level)}",
-        *_DEFINES[arch(level).family],
-        *(word for words in _OPTIONAL if setup.hip_takes(words) for word in words),
-    )
+    flags = compile_flags(level, setup.targets.get(level, level), setup.hip_takes)
     device = (*flags, "--offload-device-only")
     host = (*flags, *_HOST_FLAGS, "--offload-host-only")
     device_header = _header(f"{name}_device", op, device, setup, hip)
@@ -161,6 +156,18 @@ def _variant(level: str, op: str, setup: Setup) -> _Variant:
         _device(f"{name}_group", "groups/%.hip", device, device_header.output, setup, hip),
         _host(f"{name}_table", host, host_header.output, setup, hip),
         (device_header, host_header),
+    )
+
+
+def compile_flags(
+    level: str, target: str, takes: Callable[[tuple[str, ...]], bool]
+) -> tuple[str, ...]:
+    """What both passes of a unit for ``level`` need; ``takes`` tells which flags there are."""
+    return (
+        *_FLAGS,
+        f"--offload-arch={target}",
+        *_DEFINES[arch(level).family],
+        *(word for words in _OPTIONAL if takes(words) for word in words),
     )
 
 
