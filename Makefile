@@ -17,7 +17,7 @@ export ROCM_PATH := $(CURDIR)/.amd-toolchain
 endif
 endif
 
-.PHONY: help demo test lint format bench amd-toolchain clean
+.PHONY: help demo test lint format bench check-amd amd-toolchain clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,11 @@ format: ## rewrite the sources in the project's style
 bench: ## run the benchmarks; they report ratios against NumPy and PyTorch
 	@$(PYTHON) tools/venv.py --torch
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+check-amd: ## compile random AMD kernels: N=200 SEED=1 ARCHS=gfx942,gfx950 CURATED=1 JOBS=2
+	@$(PYTHON) tools/venv.py
+	@$(BIN)/python tools/check_amd.py -n $(or $(N),50) --seed $(or $(SEED),0) --jobs $(JOBS) \
+		$(if $(ARCHS),--archs $(ARCHS)) $(if $(CURATED),--curated) $(if $(LOG),--log $(LOG))
 
 amd-toolchain: ## install a compiler for AMD GPUs (Debian, root), which `make test` then uses
 	@$(PYTHON) tools/amd_toolchain/install.py .amd-toolchain

@@ -96,3 +96,14 @@ def run_with_stub(script: str, **environment: str) -> str:
 def read_trace(file: Path) -> list[Mapping[str, Any]]:
     """What the stub wrote to ``CKDISP_STUB_TRACE``."""
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def kernel_cache(base: Path) -> Path:
+    """The kernel cache that all tests share, also in other processes of one run.
+
+    ``base`` is the folder for temporary files of this process. ``CKDISP_TEST_CACHE`` names a
+    folder that outlives the run.
+    """
+    kept = os.environ.get("CKDISP_TEST_CACHE")
+    parent = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return Path(kept) if kept else parent / "amd-kernels"

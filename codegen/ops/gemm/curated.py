@@ -23,7 +23,10 @@ _CPU_ROLES = {
 
 @dataclass(frozen=True)
 class Curated:
-    """One algorithm. ``roles``: compute, memory (few rows), latency; essential for small sets."""
+    """One algorithm. ``roles``: compute, memory (few rows), latency; essential for small sets.
+
+    ``spills`` says why a GPU tile is here although its code spills registers; else it is empty.
+    """
 
     roles: tuple[str, ...]
     tile: Triple
@@ -32,6 +35,7 @@ class Curated:
     pipeline: str
     scheduler: str
     num_wave_groups: int
+    spills: str = ""
 
 
 @functools.cache
@@ -64,6 +68,7 @@ def _gpu_rows(name: str, family: str, dtypes: str) -> Iterator[Curated]:
                     row["pipeline"],
                     row["scheduler"],
                     row.get("num_wave_groups", 1),
+                    row.get("spills", {}).get(name, ""),
                 )
 
 
