@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 VERSION = "AMD clang version 20.0.0git (roc-7.1.0)"
 
@@ -21,15 +23,23 @@ _HIP_VERSION = """
 #define HIP_VERSION_PATCH 42
 """
 
+_PIPELINES = "ops/gemm/pipeline"
+_PROBLEM = f"{_PIPELINES}/gemm_pipeline_problem.hpp"
+_SHUFFLE = "ops/epilogue/cshuffle_epilogue.hpp"
+# What the headers of ROCm 7.1 have, as far as it is looked for.
 _CK_FILES = {
     "ops/gemm.hpp": "",
-    "ops/gemm/pipeline/gemm_pipeline_problem.hpp": (
-        "struct UniversalGemmPipelineProblem {}; template <bool HasHotLoop_>"
-    ),
-    "ops/epilogue/cshuffle_epilogue.hpp": "template <operation MemoryOperation_>",
-    "ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v5.hpp": "",
-    "ops/gemm/pipeline/tile_gemm_traits.hpp": "bool UsePersistentKernel;",
+    _PROBLEM: "struct UniversalGemmPipelineProblem {}; template <bool HasHotLoop_>",
+    _SHUFFLE: "template <operation MemoryOperation_, bool TiledMMAPermuteN_>",
+    f"{_PIPELINES}/gemm_pipeline_ag_bg_cr_comp_v5.hpp": "",
+    f"{_PIPELINES}/gemm_pipeline_ag_bg_cr_comp_v6.hpp": "",
+    f"{_PIPELINES}/gemm_pipeline_ag_bg_cr_comp_async.hpp": "",
+    f"{_PIPELINES}/wp_pipeline_agmem_bgmem_creg_v2.hpp": "",
+    f"{_PIPELINES}/tile_gemm_traits.hpp": "bool UsePersistentKernel = UsePersistentKernel_",
+    "ops/gemm/kernel/gemm_multi_d_kernel.hpp": "",
 }
+OLDER = {_PROBLEM: "struct GemmPipelineProblem {};", _SHUFFLE: "template <bool kPadM_>"}
+NEWER = {_PROBLEM: "struct\n UniversalGemmPipelineProblem {};", _SHUFFLE: ""}
 
 
 def script(path: Path, text: str) -> Path:
@@ -55,6 +65,7 @@ def make_rocm(
         script(root / "bin" / "hipcc", _COMPILER.format(version=version))
     if llvm:
         script(root / llvm / "clang++", _COMPILER.format(version=version))
+        script(root / llvm / "clang", "")
         script(root / llvm / "llvm-objdump", "")
     if headers:
         (root / "include" / "hip").mkdir(parents=True)
@@ -68,9 +79,9 @@ def make_rocm(
     return root
 
 
-def make_ck(include: Path, **files: str) -> Path:
-    """CK Tile headers below ``include``."""
-    for name, text in {**_CK_FILES, **files}.items():
+def make_ck(include: Path, changed: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """CK Tile headers below ``include``, but for what :data:`OLDER` or :data:`NEWER` change."""
+    for name, text in {**_CK_FILES, **changed}.items():
         path = include / "ck_tile" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

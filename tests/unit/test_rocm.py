@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_rocm import make_ck, make_rocm, script
+from fake_rocm import NEWER, OLDER, make_ck, make_rocm, script
 
 from ckdisp.codegen.errors import BuildError
 from ckdisp.codegen.rocm import HipToolchain, roots
@@ -235,16 +235,18 @@ def test_missing_headers_of_ck_are_explained(tmp_path: Path) -> None:
 
 
 def test_features_are_read_from_the_headers(tmp_path: Path) -> None:
-    root = str(make_rocm(tmp_path / "rocm", ck=False))
-    old = str(make_ck(tmp_path / "old"))
-    found = HipToolchain.find(root, old, env={}).features()
-    assert {"universal_gemm", "memory_operation", "comp_v5"} <= found
-    assert not {"tails_in_kernel", "comp_v6", "comp_async"} & found
-    problem = "ops/gemm/pipeline/gemm_pipeline_problem.hpp"
-    new = make_ck(tmp_path / "new", **{problem: "struct\n UniversalGemmPipelineProblem {};\n"})
-    assert "tails_in_kernel" in HipToolchain.find(root, str(new), env={}).features()
-    none = make_ck(tmp_path / "none", **{problem: ""})
-    assert "tails_in_kernel" not in HipToolchain.find(root, str(none), env={}).features()
+    root = str(make_rocm(tmp_path / "rocm"))
+    found = HipToolchain.find(root, env={}).features()
+    assert {"universal_gemm", "memory_operation", "comp_v5", "comp_async", "multi_d"} <= found
+    assert "tails_in_kernel" not in found
+    older = HipToolchain.find(root, str(make_ck(tmp_path / "old", OLDER)), env={}).features()
+    assert not {"universal_gemm", "tails_in_kernel", "memory_operation", "permute_n"} & older
+    newer = HipToolchain.find(root, str(make_ck(tmp_path / "new", NEWER)), env={}).features()
+    assert {"universal_gemm", "tails_in_kernel"} <= newer and "memory_operation" not in newer
+    (tmp_path / "new" / "ck_tile/ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v6.hpp").unlink()
+    (tmp_path / "new").rename(tmp_path / "other")
+    other = HipToolchain.find(root, str(tmp_path / "other"), env={}).features()
+    assert newer - other == {"comp_v6"}
 
 
 def test_flags_are_tried_before_use(tmp_path: Path) -> None:
