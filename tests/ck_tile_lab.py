@@ -39,7 +39,7 @@ def write_units(folder: Path, keys: Iterable[KernelKey]) -> list[str]:
     written = []
     for key in keys:
         written.append(f"{key.name}.hip")
-        (folder / written[-1]).write_text(unit_text(key, key.name, CK_TILE))
+        (folder / written[-1]).write_text(unit_text(key, key.name, CK_TILE, key.arch))
     return written
 
 

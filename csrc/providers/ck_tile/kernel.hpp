@@ -47,6 +47,8 @@ __launch_bounds__(ckdisp::tile::Kernel<Key>::block_size, Key::key.block_per_cu) 
   using Ck = typename ckdisp::tile::Kernel<Key>::template Ck<
       HotLoop, static_cast<ckdisp::tile::TailNumber>(Tail), Atomic>;
   static_assert(Ck::kBlockSize == ckdisp::tile::Kernel<Key>::block_size);
+  static_assert(Ck::PersistentKernel == Key::key.persistent,
+                "the pipeline has no persistent kernel");
   Ck{}(args.ck);
 #endif
 }

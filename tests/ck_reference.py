@@ -1,0 +1,157 @@
+"""Device code of CK's own GEMM examples at the parameters of a key, and how ours compares."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import amd
+from ck_tile_lab import DEVICE_PASS, compile_hip, write_headers, write_units
+
+from ckdisp.code_objects import KernelReport, inspect
+from ckdisp.codegen.arch import arch
+from ckdisp.codegen.key import KernelKey
+
+INSTRUCTION_TOLERANCE = 0.01
+
+_PIPELINES = {
+    "mem": "MEMORY",
+    "compv3": "COMPUTE_V3",
+    "compv4": "COMPUTE_V4",
+    "compv5": "COMPUTE_V5",
+    "compv6": "COMPUTE_V6",
+    "preshufflev2": "PRESHUFFLE_V2",
+}
+_TYPES = {
+    "fp32": "float",
+    "fp16": "ck_tile::half_t",
+    "bf16": "ck_tile::bf16_t",
+    "fp8": "ck_tile::fp8_t",
+    "bf8": "ck_tile::bf8_t",
+    "int8": "ck_tile::int8_t",
+    "int32": "ck_tile::int32_t",
+}
+_SOURCE = """\
+#include "{header}"
+
+struct Config : GemmConfigBase {{
+  static constexpr ck_tile::index_t M_Tile = {tile[0]}, N_Tile = {tile[1]}, K_Tile = {tile[2]};
+  static constexpr ck_tile::index_t M_Warp = {wave[0]}, N_Warp = {wave[1]}, K_Warp = {wave[2]};
+  static constexpr ck_tile::index_t M_Warp_Tile = {warp[0]}, N_Warp_Tile = {warp[1]},
+                                    K_Warp_Tile = {warp[2]};
+  static constexpr bool kPadM = {pad_m}, kPadN = {pad_n}, kPadK = {pad_k};
+  static constexpr bool DoubleSmemBuffer = {double};
+  static constexpr auto Pipeline = ck_tile::GemmPipeline::{pipeline};
+  static constexpr auto Scheduler = ck_tile::GemmPipelineScheduler::{scheduler};
+  static constexpr bool Preshuffle = {preshuffle}, TiledMMAPermuteN = {permute};
+  static constexpr int kBlockPerCu = {blocks};
+}};
+using Row = ck_tile::tensor_layout::gemm::RowMajor;
+using Col = ck_tile::tensor_layout::gemm::ColumnMajor;
+template float {invoker}::gemm<Config, {types[0]}, {types[1]}, ck_tile::tuple<>, {types[2]},
+    {types[3]}, {layouts[0]}, {layouts[1]}, ck_tile::tuple<>, Row, {persistent},
+    ck_tile::element_wise::PassThrough>(const ck_tile::GemmHostArgs&,
+                                        const ck_tile::stream_config&);
+"""
+_VARIANT = re.compile(
+    r"GemmPipelineScheduler\)\d, (true|false), \(ck_tile::TailNumber\)(\d+).*"
+    r"memory_operation_enum\)(\d)"
+)
+_OURS = re.compile(r"Lb([01])ELi(\d+)ELb([01])E")
+
+# Hot loop, tail, whether parts are added atomically.
+Variant = tuple[bool, int, bool]
+
+
+def examples() -> Path:
+    """The folder of CK's GEMM examples, which only source distributions have."""
+    folder = Path(amd.toolchain().ck_include).resolve().parent / "example" / "ck_tile" / "03_gemm"
+    if not (folder / "universal_gemm_invoker.hpp").exists():
+        amd.missing(f"the CK headers come without CK's examples: no {folder}")
+    return folder
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _reference_text(key: KernelKey) -> str:
+    preshuffle = key.family == "gemm.preshuffle"
+    repeat = key.tile[1] // (key.wave[1] * key.warp[1])
+    permute = preshuffle and key.warp[1] == 16 and repeat % 2 == 0
+    return _SOURCE.format(
+        header="gemm_weight_preshuffle_invoker.hpp" if preshuffle else "universal_gemm_invoker.hpp",
+        invoker="WeightPreshuffleInvoker" if preshuffle else "UniversalInvoker",
+        tile=key.tile,
+        wave=key.wave,
+        warp=key.warp,
+        **{name: _flag(getattr(key, name)) for name in ("pad_m", "pad_n", "pad_k", "persistent")},
+        double=_flag(key.pipeline in ("compv4", "preshufflev2")),
+        pipeline=_PIPELINES[key.pipeline],
+        scheduler=key.scheduler.capitalize(),
+        preshuffle=_flag(preshuffle),
+        # CK's example sets it for 32-lane waves too, and then shuffles B in another way.
+        permute=_flag(permute and arch(key.arch).wave_size == 64),
+        blocks=key.block_per_cu,
+        types=[_TYPES[t] for t in (key.dtype_a, key.dtype_b, key.dtype_acc, key.dtype_c)],
+        layouts=["Row" if letter == "r" else "Col" for letter in key.layout[:2]],
+    )
+
+
+def _demangled(symbols: list[str]) -> list[str]:
+    command = [amd.toolchain().tool("llvm-cxxfilt")]
+    done = subprocess.run(
+        command, input="\n".join(symbols), capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def _reference_variants(code: Path) -> Iterator[tuple[Variant, KernelReport]]:
+    reports = inspect(code)
+    for text, report in zip(_demangled([r.symbol for r in reports]), reports, strict=True):
+        if found := _VARIANT.search(text):
+            yield (found[1] == "true", int(found[2]), found[3] == "1"), report
+
+
+def _our_variants(code: Path) -> Iterator[tuple[Variant, KernelReport]]:
+    for report in inspect(code):
+        if found := _OURS.search(report.symbol):
+            yield (found[1] == "1", int(found[2]), found[3] == "1"), report
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One variant of a key. ``differences`` is empty when both are the same code."""
+
+    variant: Variant
+    ours: KernelReport
+    reference: KernelReport
+
+    @property
+    def differences(self) -> list[str]:
+        names = ("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes", "block_size", "matrix")
+        found = [
+            f"{name} is {getattr(self.ours, name)}, CK's is {getattr(self.reference, name)}"
+            for name in names
+            if getattr(self.ours, name) != getattr(self.reference, name)
+        ]
+        ours, reference = self.ours.instructions or 0, self.reference.instructions or 0
+        if ours == 0 or abs(ours - reference) > INSTRUCTION_TOLERANCE * reference:
+            found.append(f"{ours} instructions, CK has {reference}")
+        return found
+
+
+def compare(key: KernelKey, folder: Path) -> list[Comparison]:
+    """Compiles ``key`` and CK's example; every variant that we have."""
+    write_headers(folder)
+    (unit,) = write_units(folder, [key])
+    (folder / "reference.hip").write_text(_reference_text(key))
+    ours = dict(_our_variants(compile_hip(folder, unit, key.arch, DEVICE_PASS)))
+    reference = dict(
+        _reference_variants(compile_hip(folder, "reference.hip", key.arch, DEVICE_PASS, examples()))
+    )
+    assert ours and ours.keys() <= reference.keys(), (sorted(ours), sorted(reference))
+    return [Comparison(v, found, reference[v]) for v, found in sorted(ours.items())]

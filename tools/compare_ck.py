@@ -1,0 +1,84 @@
+"""Compare the device code of kernels with that of CK's own GEMM examples at the same parameters.
+
+Takes kernel names, or compiles a few kernels of each arch. The exit status is 1 if a kernel has
+other registers, LDS or matrix instructions than CK's, or more than 1 % other instructions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from ck_reference import compare  # noqa: E402
+
+from ckdisp.codegen.key import KernelKey  # noqa: E402
+from ckdisp.codegen.make import make_key, parse_name  # noqa: E402
+
+_CDNA = {"tile": (64, 64, 64), "wave": (2, 2, 1), "warp": (16, 16, 32)}
+_RDNA = {"tile": (64, 64, 64), "wave": (4, 2, 1), "warp": (16, 16, 16)}
+
+_MEM = {"pipeline": "mem", "scheduler": "interwave"}
+
+
+def samples() -> Iterator[KernelKey]:
+    """A few kernels of each arch, with what makes a difference."""
+    standard, preshuffle = "gemm.standard", "gemm.preshuffle"
+    for name in ("gfx90a", "gfx942", "gfx950"):
+        yield make_key(standard, arch=name, **_CDNA, pipeline="compv3", split_k=True)
+        yield make_key(standard, arch=name, **_CDNA, pipeline="compv4", layout="rrr")
+        yield make_key(standard, arch=name, **_CDNA, pipeline="compv6", layout="ccr")
+        mem = {"tile": (128, 32, 64), "wave": (4, 1, 1), "warp": (32, 32, 8)}
+        yield make_key(standard, arch=name, **mem, dtype="bf16", **_MEM)
+        yield make_key(
+            standard, arch=name, **_CDNA, pipeline="compv3", persistent=True, layout="crr"
+        )
+        yield make_key(preshuffle, arch=name, pad_m=False, pad_n=False, pad_k=False)
+    fp8 = {"tile": (64, 64, 128), "wave": (2, 2, 1), "dtype": "fp8"}
+    yield make_key(standard, arch="gfx942", **fp8, warp=(16, 16, 32), pipeline="compv3")
+    yield make_key(standard, arch="gfx950", **fp8, warp=(16, 16, 128), pipeline="compv3")
+    yield make_key(standard, arch="gfx942", **_CDNA, pipeline="compv3", dtype="int8")
+    for name in ("gfx1100", "gfx1201"):
+        yield make_key(standard, arch=name, **_RDNA, pipeline="compv3")
+        yield make_key(standard, arch=name, **_RDNA, pipeline="mem", layout="ccr", dtype="bf16")
+    yield make_key(preshuffle, arch="gfx1201")
+    yield make_key(standard, arch="gfx1201", **_RDNA, pipeline="compv4", dtype="fp8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kernels", nargs="*", help="names of kernels")
+    parser.add_argument("--archs", help="of the kernels of each arch only these, by commas")
+    options = parser.parse_args()
+    keys = [parse_name(name) for name in options.kernels] or list(samples())
+    if options.archs:
+        keys = [key for key in keys if key.arch in options.archs.split(",")]
+    different = 0
+    for key in keys:
+        print(key.name, flush=True)
+        with tempfile.TemporaryDirectory(prefix="ckdisp-compare-") as folder:
+            found = compare(key, Path(folder))
+        for each in found:
+            hot, tail, atomic = each.variant
+            report = each.ours
+            print(
+                f"  hot loop {hot:d} tail {tail:2} atomic {atomic:d}: "
+                f"{report.vgpr} VGPR ({report.agpr} AGPR), {report.sgpr} SGPR, "
+                f"{report.lds_bytes} LDS, {report.matrix_instructions} matrix, "
+                f"{report.instructions} instructions (CK {each.reference.instructions})",
+                *(f"    {line}" for line in each.differences),
+                sep="\n",
+                flush=True,
+            )
+            different += bool(each.differences)
+    print(f"{len(keys)} kernels, {different} variants that differ from CK's")
+    return min(different, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
