@@ -231,21 +231,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _show_warning(message: Warning | str, *_: object) -> None:
-    print(f"warning: {message}", file=sys.stderr)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            warnings.showwarning = _show_warning
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        try:
             options.run(options)
-    except Error as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+            status = 0
+        except Error as error:
+            print(f"error: {error}", file=sys.stderr)
+            status = 2
+    for warning in caught:
+        print(f"warning: {warning.message}", file=sys.stderr)
+    return status
 
 
 if __name__ == "__main__":
