@@ -63,6 +63,18 @@ def test_several_arches_add_up() -> None:
     assert counts[0] + counts[1] == counts[2] > counts[0] > 0
 
 
+def test_gpu_kernels_need_no_arch_where_a_setting_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = ["--where", "dtype=fp16", "--where", "layout=rcr"]
+    gpu = ["gemm.standard", "--provider", "ck_tile", *where]
+    monkeypatch.setenv("CKDISP_ARCHS", "gfx942;gfx1201")
+    expected = run("count", *gpu, "--arch", "gfx942", "--arch", "gfx1201").stdout
+    assert run("count", *gpu).stdout == run("count", *gpu, "--arch", "native").stdout == expected
+    monkeypatch.setenv("CKDISP_ARCHS", "gfx924")
+    result = run("count", *gpu)
+    assert result.exit_code == 2 and "did you mean 'gfx942'" in result.stderr
+    assert run("count", "gemm.standard", *where).exit_code == 0  # kernels for the CPU
+
+
 @pytest.mark.parametrize("name", ["fp16_rcr_essential", "gemm.fp16_rcr_essential"])
 def test_preset_with_and_without_op(name: str) -> None:
     result = run("list", "gemm.standard", "--arch", "gfx942", "--preset", name)

@@ -138,7 +138,8 @@ _OPTIONS = (
         "arches",
         multiple=True,
         help="Architecture or CPU level, 'cpu' for all levels, 'native' (the default) for the best "
-        "of this machine; may be repeated.",
+        "of this machine or, with a provider of GPU kernels, for the archs in CKDISP_ARCHS or of "
+        "its GPUs; may be repeated.",
     ),
     click.option("--provider", help="Only kernels of this provider."),
     click.option(
