@@ -123,8 +123,8 @@ def _inspect(place: str, origin: str, setting: bool, env: Mapping[str, str]) -> 
     flags: tuple[str, ...] = ()
     if os.path.basename(compiler) != "hipcc":
         flags = ("-x", "hip", f"--rocm-path={root}")
-    elif setting or root != "/usr":
-        flags = (f"--rocm-path={root}",)  # hipcc follows ROCM_PATH, which may name another
+    elif root != "/usr":  # a distribution's hipcc knows where its parts are
+        flags = (f"--rocm-path={root}",)  # else it follows ROCM_PATH, which may name another
     version = f"HIP {hip_version(root)}, {clang}"
     return Rocm(origin, setting, root, compiler, flags, llvm, version)
 
