@@ -45,8 +45,10 @@ def run(
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
         name = " ".join([Path(line[0]).name, *line[1:]])
+        if len(name) > 120:
+            name = f"{name[:60]} ... {name[-55:]}"
         raise Failure(
-            f"`{name[:200]}` failed with exit status {done.returncode}:\n{tail}"
+            f"`{name}` failed with exit status {done.returncode}:\n{tail}"
             + (f"\n{hint}" if hint else "")
         )
     return done.stdout
