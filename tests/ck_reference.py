@@ -35,6 +35,15 @@ _TYPES = {
     "int32": "ck_tile::int32_t",
 }
 _SOURCE = """\
+#include "ck_tile/host.hpp"
+
+// The examples' main programs define it.
+template <class Layout>
+constexpr auto is_row_major(Layout) {{
+  return ck_tile::bool_constant<
+      std::is_same_v<Layout, ck_tile::tensor_layout::gemm::RowMajor>>{{}};
+}}
+
 #include "{header}"
 
 struct Config : GemmConfigBase {{
@@ -68,7 +77,8 @@ Variant = tuple[bool, int, bool]
 
 def examples() -> Path:
     """The folder of CK's GEMM examples, which only source distributions have."""
-    folder = Path(amd.toolchain().ck_include).resolve().parent / "example" / "ck_tile" / "03_gemm"
+    headers = Path(amd.toolchain().ck_include, "ck_tile").resolve()
+    folder = headers.parent.parent / "example" / "ck_tile" / "03_gemm"
     if not (folder / "universal_gemm_invoker.hpp").exists():
         amd.missing(f"the CK headers come without CK's examples: no {folder}")
     return folder

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .dispatcher import Dispatcher, Explanation
     from .kernel_set import KernelSet
     from .registry import Registry, host_arches
+    from .shuffle import shuffle_b
     from .validate import Validator
 
 _HOMES = {
@@ -62,6 +63,7 @@ _HOMES = {
     "make_key": "codegen.make",
     "parse_name": "codegen.make",
     "reference": "",
+    "shuffle_b": "shuffle",
 }
 
 __all__ = [
@@ -95,6 +97,7 @@ __all__ = [
     "make_key",
     "parse_name",
     "reference",
+    "shuffle_b",
 ]
 
 
