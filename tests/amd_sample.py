@@ -134,7 +134,7 @@ def _checked(key: KernelKey, folder: Path, errors: Iterable[str]) -> Outcome:
         return outcome
     try:
         outcome.kernels = inspect(path)
-        problems = check_object(path, key)
+        problems = check_object(path, key, outcome.kernels)
     except InspectError as error:
         outcome.errors.append(str(error))
         return outcome

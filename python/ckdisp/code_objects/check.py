@@ -47,16 +47,19 @@ class Problem:
         return self.text
 
 
-def check_object(path: str | os.PathLike[str], key: KernelKey) -> list[Problem]:
+def check_object(
+    path: str | os.PathLike[str], key: KernelKey, reports: Sequence[KernelReport] | None = None
+) -> list[Problem]:
     """What is wrong with the code of ``key`` in an object, library or code object.
 
-    A kernel that uses scratch memory or spills registers works, only slower: these are problems of
-    kinds of their own. :class:`InspectError` if the file cannot be read at all.
+    ``reports`` is what :func:`inspect` said of the file, if it was asked before. A kernel that
+    uses scratch memory or spills registers works, only slower: these are problems of kinds of
+    their own. :class:`InspectError` if the file cannot be read at all.
     """
-    reports = [report for report in inspect(path) if report.kernel == key.name]
+    of_key = [r for r in (inspect(path) if reports is None else reports) if r.kernel == key.name]
     return [
-        *_missing(reports, key),
-        *(problem for report in reports for problem in _figures(report, key)),
+        *_missing(of_key, key),
+        *(problem for report in of_key for problem in _figures(report, key)),
         *_registration(path),
     ]
 
