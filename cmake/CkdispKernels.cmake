@@ -5,7 +5,7 @@ include_guard(GLOBAL)
 
 set(CKDISP_ROCM_PATH "" CACHE PATH "ROCm for GPU kernels; default: it is searched for")
 set(CKDISP_CK_INCLUDE "" CACHE PATH "Include folder of Composable Kernel; default: searched for")
-set(CKDISP_ARCHS "" CACHE STRING "GPU architectures of kernels whose declaration names none")
+set(CKDISP_ARCHS "" CACHE STRING "Architectures of kernels whose declaration names none")
 
 # Tell the commands below where the parts of this copy of ckdisp are.
 function(ckdisp_describe_package)
@@ -133,9 +133,9 @@ endfunction()
 # or load the file $<TARGET_FILE:<target>> at run time.
 #
 # SPEC, PRESET       kernels to declare, in JSON files or by name; at least one
-# ARCHS              architectures or CPU levels of the kernels; default: those of the SPEC and, for
-#                    a provider of GPU kernels, CKDISP_ARCHS, CMAKE_HIP_ARCHITECTURES, GPU_TARGETS,
-#                    AMDGPU_TARGETS, PYTORCH_ROCM_ARCH or the devices of this machine
+# ARCHS              architectures or CPU levels of kernels whose declaration names none; default:
+#                    CKDISP_ARCHS and, for a provider of GPU kernels, CMAKE_HIP_ARCHITECTURES,
+#                    GPU_TARGETS, AMDGPU_TARGETS, PYTORCH_ROCM_ARCH or the devices of this machine
 # PROVIDER           only kernels of this provider
 # GROUP              tile: GPU kernels that share a tile are compiled together; default: each alone
 # DRIVER             ninja (default): the generated graph, run as one build step; cmake: every unit
@@ -150,6 +150,9 @@ function(ckdisp_add_kernels target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "PROVIDER;GROUP;DRIVER;OUTPUT_DIRECTORY"
                         "SPEC;PRESET;ARCHS")
   _ckdisp_check_arguments("${target}")
+  if(NOT arg_ARCHS)
+    set(arg_ARCHS ${CKDISP_ARCHS})
+  endif()
   set(output "${arg_OUTPUT_DIRECTORY}")
   if(NOT output)
     set(output "${target}")

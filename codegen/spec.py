@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .arch import arch as find_arch
 from .declare import (
     ArchLike,
     check_where,
@@ -173,8 +174,13 @@ class _Reader:
             with _at(".arch"):
                 return resolve_archs(entry["arch"], provider)
         if not self._named and not serves_gpus(provider):
-            raise InvalidKey('no arch: add "arch" to the declaration, or give archs to the reader')
-        return resolve_archs(self._archs, provider)
+            raise InvalidKey(
+                'no arch: add "arch" to the declaration, or name archs for the whole spec (ARCHS '
+                "in CMake, CKDISP_ARCHS for a wheel, archs= in Python)"
+            )
+        archs = resolve_archs(self._archs, provider)
+        # Archs for a whole spec may be for several providers; if none fits, a rule says why.
+        return tuple(a for a in archs if provider in (None, find_arch(a).provider)) or archs
 
     def _sweep(self, entry: Mapping[str, Any]) -> Sequence[Part]:
         family, where = entry["family"], entry.get("where", {})

@@ -120,13 +120,12 @@ def _inspect(place: str, origin: str, setting: bool, env: Mapping[str, str]) -> 
         clang = clang_version(compiler, signature(os.path.realpath(compiler)))
     except BuildError as error:
         return Rocm(origin, setting, root, compiler, problem=str(error))
-    flags: tuple[str, ...] = ()
-    if os.path.basename(compiler) != "hipcc":
-        flags = ("-x", "hip", f"--rocm-path={root}")
-    elif root != "/usr":  # a distribution's hipcc knows where its parts are
-        flags = (f"--rocm-path={root}",)  # else it follows ROCM_PATH, which may name another
+    flags = ["-x", "hip"] if os.path.basename(compiler) != "hipcc" else []
+    if root != "/usr":  # there a distribution's compiler knows its parts; elsewhere ROCM_PATH may
+        flags.append(f"--rocm-path={root}")  # name another ROCm, and /usr/include another HIP
+        flags += ["-isystem", os.path.join(root, "include")] if flags[0] == "-x" else []
     version = f"HIP {hip_version(root)}, {clang}"
-    return Rocm(origin, setting, root, compiler, flags, llvm, version)
+    return Rocm(origin, setting, root, compiler, tuple(flags), llvm, version)
 
 
 def _root_of(compiler: str) -> str:

@@ -70,7 +70,7 @@ def test_clang_takes_the_place_of_a_missing_hipcc(tmp_path: Path) -> None:
     root = make_rocm(tmp_path / "rocm", hipcc=False, llvm="llvm/bin")
     found = HipToolchain.find(str(root), env={})
     assert found.compiler == f"{root}/llvm/bin/clang++"
-    assert found.flags == ("-x", "hip", f"--rocm-path={root}")
+    assert found.flags == ("-x", "hip", f"--rocm-path={root}", "-isystem", f"{root}/include")
     os.symlink("clang++", root / "llvm" / "bin" / "amdclang++")
     assert HipToolchain.find(str(root), env={}).compiler == f"{root}/llvm/bin/amdclang++"
 

@@ -56,6 +56,15 @@ def test_archs_of_the_caller_serve_entries_without_one():
         KernelSet.from_spec(spec(entry))
 
 
+def test_archs_of_the_caller_go_to_the_providers_that_have_them():
+    gpu = {"family": "gemm.standard", "provider": "ck_tile", "where": SWEEP["where"]}
+    cpu = {"family": "gemm.standard", "provider": "cpu", "where": {"dtype": "fp32"}}
+    both = KernelSet.from_spec(spec(gpu, cpu), archs=["gfx942", "generic"])
+    assert {(k.provider, k.arch) for k in both} == {("ck_tile", "gfx942"), ("cpu", "generic")}
+    with pytest.raises(InvalidKey, match=r"sets\[0\]: gemm.standard on generic: no kernel"):
+        KernelSet.from_spec(spec(gpu), archs="generic")
+
+
 def where(**values):
     return {**SWEEP, "where": values}
 
