@@ -85,6 +85,9 @@ def test_an_installed_prefix_holds_what_consumers_need(install_prefix: Path) -> 
         "include/ckdisp/ckdisp.hpp",
         "include/ckdisp/generated/enums.hpp",
         "share/ckdisp/csrc/providers/cpu/gemm.hpp",
+        "share/ckdisp/csrc/providers/ck_tile/embed.S",
+        "share/ckdisp/csrc/providers/ck_tile/pch/gemm.hip",
+        "share/ckdisp/csrc/device/hip_api.hpp",
         "share/ckdisp/codegen/arch/arches.json",
         "share/ckdisp/codegen/templates/unit.cpp.j2",
     } <= files
