@@ -1,0 +1,32 @@
+"""Our kernels are those of CK's own examples, instruction for instruction or nearly so.
+
+`tools/compare_ck.py` compares more of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ck_reference import compare
+
+from ckdisp.codegen.key import KernelKey
+from ckdisp.codegen.make import make_key
+
+KEYS = [
+    make_key(
+        "gemm.standard", arch="gfx942", tile=(64, 64, 64), wave=(2, 2, 1), warp=(32, 32, 16),
+        pipeline="compv3",
+    ),
+    make_key(
+        "gemm.standard", arch="gfx1201", dtype="bf16", tile=(64, 64, 32), wave=(4, 2, 1),
+        warp=(16, 16, 16), pipeline="compv4", layout="rrr",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.arch)
+def test_the_code_is_that_of_ck(key: KernelKey, tmp_path: Path) -> None:
+    for comparison in compare(key, tmp_path):
+        assert comparison.differences == [], comparison.variant
+        assert comparison.ours.matrix_instructions
