@@ -33,6 +33,8 @@ _OPERANDS = {
     "int8": r"iu?8",
 }
 _EIGHT_BITS = ("fp8", "bf8")
+# Archs without instructions for these, where CK multiplies them as fp32.
+_WIDENED = ("gfx90a",)
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,9 @@ def _figures(report: KernelReport, key: KernelKey) -> Iterator[Problem]:
 def _multiplies(opcode: str, key: KernelKey) -> bool:
     """Whether a matrix instruction takes operands of the key's types."""
     a, b = key.dtype_a, key.dtype_b
-    if a in _EIGHT_BITS and b in _EIGHT_BITS:
+    if a in _EIGHT_BITS and b in _EIGHT_BITS and key.arch in _WIDENED:
+        operands = rf"\d_?{_OPERANDS['fp32']}"
+    elif a in _EIGHT_BITS and b in _EIGHT_BITS:
         # Which of the two comes first depends on how C is stored.
         operands = rf"_(f8f6f4|{a}_{b}|{b}_{a})"
     elif a == b and a in _OPERANDS:

@@ -1,0 +1,57 @@
+"""Which matrix instructions are right for the types of a key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ckdisp.code_objects import KernelReport, check_object
+from ckdisp.codegen.make import make_key
+
+
+@pytest.mark.parametrize(
+    ("arch", "types", "opcode", "right"),
+    [
+        ("gfx942", ("fp16", "fp16"), "v_mfma_f32_32x32x8_f16", True),
+        ("gfx942", ("fp16", "fp16"), "v_mfma_f32_32x32x8_bf16", False),
+        ("gfx90a", ("bf16", "bf16"), "v_mfma_f32_32x32x8bf16_1k", True),
+        ("gfx90a", ("fp16", "fp16"), "v_mfma_f32_16x16x16f16", True),
+        ("gfx942", ("fp32", "fp32"), "v_mfma_f32_16x16x4_f32", True),
+        ("gfx942", ("fp16", "fp16"), "v_mfma_f32_16x16x4_f32", False),
+        ("gfx942", ("fp8", "bf8"), "v_mfma_f32_32x32x16_fp8_bf8", True),
+        ("gfx942", ("fp8", "bf8"), "v_mfma_f32_32x32x16_fp8_fp8", False),
+        ("gfx950", ("bf8", "fp8"), "v_mfma_f32_32x32x64_f8f6f4", True),
+        ("gfx90a", ("fp8", "fp8"), "v_mfma_f32_32x32x2f32", True),
+        ("gfx942", ("fp8", "fp8"), "v_mfma_f32_32x32x2f32", False),
+        ("gfx942", ("int8", "int8"), "v_mfma_i32_32x32x16_i8", True),
+        ("gfx1100", ("int8", "int8"), "v_wmma_i32_16x16x16_iu8", True),
+        ("gfx1201", ("bf8", "bf8"), "v_wmma_f32_16x16x16_bf8_bf8", True),
+    ],
+)
+def test_matrix_instructions(
+    arch: str,
+    types: tuple[str, str],
+    opcode: str,
+    right: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tile = {"tile": (64, 64, 64), "wave": (2, 2, 1), "warp": (16, 16, 16)}
+    options = {"pipeline": "compv5", "scheduler": "intrawave", "num_wave_groups": 2}
+    key = make_key(
+        "gemm.standard", arch=arch, dtype_a=types[0], dtype_b=types[1], **tile, **options
+    )
+    figures = dict.fromkeys(KernelReport.__dataclass_fields__, 0)
+    report = KernelReport(
+        **{
+            **figures,
+            **{"kernel": key.name, "arch": arch, "matrix": {opcode: 4}},
+            **{"hot_loop": True, "tail": "empty", "memory": "set"},
+        }
+    )
+    monkeypatch.setattr("ckdisp.code_objects.check.inspect", lambda path: [report])
+    file = tmp_path / "kernel.o"
+    file.touch()
+    kinds = [problem.kind for problem in check_object(file, key)]
+    assert kinds == ([] if right else ["matrix"])
