@@ -46,8 +46,12 @@ def test_matrix_instructions(
     report = KernelReport(
         **{
             **figures,
-            **{"kernel": key.name, "arch": arch, "matrix": {opcode: 4}},
-            **{"hot_loop": True, "tail": "empty", "memory": "set"},
+            "kernel": key.name,
+            "arch": arch,
+            "matrix": {opcode: 4},
+            "hot_loop": True,
+            "tail": "empty",
+            "memory": "set",
         }
     )
     monkeypatch.setattr("ckdisp.code_objects.check.inspect", lambda path: [report])
