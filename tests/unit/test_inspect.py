@@ -8,6 +8,8 @@ import struct
 import sys
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import amd_files
 import pytest
@@ -145,10 +147,9 @@ def test_missing_files(tmp_path: Path) -> None:
         ckdisp.inspect(tmp_path)
 
 
-def test_zstd_of_python_or_of_the_system_is_used(
+def test_without_zstd_the_message_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With nothing that knows zstd, the message says what to install."""
 
     def no_library(name: str) -> None:
         raise OSError(name)
@@ -158,6 +159,31 @@ def test_zstd_of_python_or_of_the_system_is_used(
     monkeypatch.setattr(compressed.ctypes, "CDLL", no_library)
     with pytest.raises(InspectError, match="pip install zstandard"):
         inspect(tmp_path, compress(b"x", 3, method=1, packed=b"stream"))
+
+
+@pytest.mark.parametrize("name", ["compression.zstd", "zstandard"])
+def test_zstd_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A module with the interface of each of them, which really is zlib."""
+
+    class Decompressor:
+        def __new__(cls) -> Any:
+            worker = zlib.decompressobj()
+            return (
+                worker
+                if name == "compression.zstd"
+                else SimpleNamespace(decompressobj=lambda: worker)
+            )
+
+    module = SimpleNamespace(ZstdDecompressor=Decompressor, ZstdError=zlib.error)
+    monkeypatch.setitem(sys.modules, "compression.zstd", None)
+    monkeypatch.setitem(sys.modules, name, module)
+    plain = bundle(gfx942=code_object(kernel()))
+    for version in (1, 2, 3):
+        content = compress(plain, version, method=1, packed=zlib.compress(plain))
+        assert len(inspect(tmp_path, host_object(content, content))) == 2
+        cut = compress(plain, version, method=1, packed=zlib.compress(plain)[:-20])
+        with pytest.raises(InspectError):
+            inspect(tmp_path, cut)
 
 
 def test_zstd_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,26 +66,25 @@ def _unzstd(stream: memoryview, plain: int, name: str) -> tuple[bytes, int]:
             continue
         try:
             if module == "zstandard":
-                worker = zstd.ZstdDecompressor().decompressobj()
-                content = _limited(worker, stream, plain)
-            else:
-                worker = zstd.ZstdDecompressor()
-                content = worker.decompress(stream, plain + 1)
+                return _in_steps(zstd.ZstdDecompressor().decompressobj(), stream, plain)
+            worker = zstd.ZstdDecompressor()
+            content = worker.decompress(stream, plain + 1)
         except (zstd.ZstdError, EOFError) as error:
             raise InspectError(f"{name}: a damaged compressed bundle: {error}") from None
         return content, len(stream) - len(worker.unused_data)
     return _with_library(bytes(stream), plain, name)
 
 
-def _limited(worker: Any, stream: memoryview, plain: int) -> bytes:
-    """Decompress in small steps, so that a false stream cannot grow without end."""
-    step, parts, size = 1 << 12, [], 0
-    for at in range(0, len(stream), step):
-        if size > plain or worker.eof:
-            break
-        parts.append(worker.decompress(stream[at : at + step]))
+def _in_steps(worker: Any, stream: memoryview, plain: int) -> tuple[bytes, int]:
+    """Small steps for a worker without a limit, so that a false stream cannot grow without end."""
+    parts: list[bytes] = []
+    size = used = 0
+    while used < len(stream) and size <= plain and not worker.eof:
+        chunk = stream[used : used + (1 << 12)]
+        parts.append(worker.decompress(chunk))
         size += len(parts[-1])
-    return b"".join(parts)
+        used += len(chunk) - len(worker.unused_data)
+    return b"".join(parts), used
 
 
 def _with_library(stream: bytes, plain: int, name: str) -> tuple[bytes, int]:
