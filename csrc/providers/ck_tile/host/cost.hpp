@@ -66,6 +66,14 @@ struct Cost {
   // Steps of K that a block loads ahead: what hides the latency of memory.
   static constexpr double ahead() { return key.pipeline == Pipeline::mem ? 4 : 2; }
 
+  // Blocks whose tiles fit the LDS of a unit at once; registers allow few in any case.
+  static constexpr double resident() {
+    const double tiles = (key.tile[0] * size_a + key.tile[1] * size_b) * key.tile[2] *
+                         (has_two_buffers(key.pipeline) ? 2 : 1);
+    const double fit = facts(key.arch).lds_bytes / tiles;
+    return fit > 4 ? 4 : fit < 1 ? 1 : fit;
+  }
+
   static constexpr double operations() {
     return key.dtype_a == Dtype::fp32 ? machine.full : size_a == 1 ? machine.byte : machine.half;
   }
@@ -89,7 +97,9 @@ struct Cost {
                              tile_n * tile_k * size_b / access(Check::vector_b * size_b);
     const double busy = tiles < machine.units ? tiles : machine.units;
     const double load = bytes * busy / machine.cache;
-    const double wait = latency / ahead();
+    // Blocks that share a unit wait at different times.
+    const double shared = tiles / machine.units < resident() ? tiles / machine.units : resident();
+    const double wait = latency / ahead() / (shared > 1 ? shared : 1);
     double step = math > load ? math : load;
     if (wait > step) step = wait;
     constexpr double store = tile_m * tile_n * size_c / access(Check::vector_c * size_c);
