@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,23 @@ def test_lookup(registry: Registry) -> None:
     assert registry[PLAIN] == registry.kernels()[names.index(PLAIN)]
     with pytest.raises(ckdisp.KernelNotFound, match=f"did you mean '{PLAIN}'"):
         registry[PLAIN + "0"]
+
+
+def test_prebuilt_holds_what_a_wheel_was_asked_for(
+    registry: Registry, naive_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty, full = tmp_path / "empty", tmp_path / "full"
+    for folder in (empty, full):
+        folder.mkdir()
+    monkeypatch.setattr("ckdisp.registry._PREBUILT", [empty, full])
+    with pytest.raises(ckdisp.LibraryError, match=r"no prebuilt kernels for .*empty, .*full; "):
+        Registry.prebuilt()
+    shutil.copy(naive_library, full / "libckdisp_wheel_kernels.so")
+    assert [k.name for k in Registry.prebuilt()] == [k.name for k in registry]
+    level = ckdisp.host_arches()[-1]
+    shutil.copy(naive_library, empty / f"libckdisp_cpu_{level}.so")
+    found = {Path(lib["path"]) for lib in json.loads(Registry.prebuilt().to_json())["libraries"]}
+    assert empty / f"libckdisp_cpu_{level}.so" in found
 
 
 def test_filters(registry: Registry) -> None:
