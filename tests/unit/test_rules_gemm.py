@@ -49,6 +49,7 @@ BROKEN = {
     ),
     "preshuffle_layout": ({**SHUFFLE, "layout": "rrr"}, "only layout rcr, not rrr"),
     "preshuffle_epilogue": ({**SHUFFLE, "epilogue": "default"}, "only epilogue cshuffle"),
+    "preshuffle_split_k": ({**SHUFFLE, "split_k": True}, "cannot have split_k"),
     "compv6_arch": (
         {**GPU, "arch": "gfx1201", "pipeline": "compv6", "tile": (128, 128, 32)}
         | {"wave": (4, 2, 1), "warp": (16, 16, 16)},

@@ -164,6 +164,13 @@ RULES: tuple[Rule, ...] = (
         lambda k: f"gemm.preshuffle has only epilogue cshuffle, not {k.epilogue}",
     ),
     _gpu_rule(
+        "preshuffle_split_k",
+        "gemm.preshuffle does not split K: CK Tile would read parts of the shuffled B wrongly",
+        "family split_k",
+        lambda c: (c["family"] != _PRESHUFFLE) | ~c["split_k"].astype(np.bool_),
+        lambda k: f"{k.family} cannot have split_k: the shuffled B has no parts of K in one piece",
+    ),
+    _gpu_rule(
         "compv6_arch",
         "compv6 is known to work on CDNA only",
         "arch pipeline",

@@ -71,6 +71,7 @@ struct MainLoop : ArchGuard<Key> {
   static_assert(is_preshuffle == (key.pipeline == Pipeline::preshufflev2),
                 "preshufflev2 belongs to gemm.preshuffle");
   static_assert(!is_preshuffle || key.layout == Layout::rcr, "gemm.preshuffle has layout rcr");
+  static_assert(!is_preshuffle || !key.split_k, "the shuffled B has no parts of K in one piece");
   static_assert(key.num_wave_groups == (key.pipeline == Pipeline::compv5 ? 2 : 1),
                 "compv5 has two wave groups, other pipelines have one");
   // CK's kernel stores C from the first wave of a block with two wave groups, and a persistent
