@@ -4,6 +4,7 @@
 #include <ckdisp/names.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "after_fork.hpp"
@@ -15,6 +16,7 @@
 
 namespace ckdisp {
 
+using detail::Candidates;
 using detail::Decision;
 using detail::Indexed;
 using detail::Snapshot;
@@ -25,7 +27,7 @@ namespace {
 constexpr int kMaxThreads = 4096;  // both fit the cache tag
 constexpr int kMaxDevice = 253;
 
-const std::vector<Indexed>* candidates_of(const Snapshot& view, const GemmProblemData& problem) {
+const Candidates* candidates_of(const Snapshot& view, const GemmProblemData& problem) {
   const auto found = view.by_signature.find(detail::signature_of(problem).packed());
   return found != view.by_signature.end() ? &found->second : nullptr;
 }
@@ -59,12 +61,13 @@ struct Dispatcher::Impl {
     return launch;
   }
 
-  // Where a call runs. Throws DeviceError for a device that is not here or not planned for.
-  Target target_of(const Launch& launch) const {
+  // Where a call runs; `made` keeps a device's. Throws DeviceError for a device that is not here
+  // or not planned for.
+  const Target& target_of(const Launch& launch, std::optional<Target>* made) const {
     if (launch.device < 0) return home;
-    Target target = Target::device(launch.device);
-    if (home.is_plan()) home.check_planned(target);
-    return target;
+    made->emplace(Target::device(launch.device));
+    if (home.is_plan()) home.check_planned(**made);
+    return **made;
   }
 
   Decision decide(const GemmProblemData& problem, const Launch& launch) const {
@@ -84,62 +87,62 @@ struct Dispatcher::Impl {
 
   const detail::KernelRecord* choose(const Snapshot& view, const GemmProblemData& problem,
                                      const Launch& launch) const {
-    const Target target = target_of(launch);
-    const std::vector<Indexed>* candidates = candidates_of(view, problem);
+    std::optional<Target> made;
+    const Target& target = target_of(launch, &made);
+    const Candidates* candidates = candidates_of(view, problem);
     if (candidates == nullptr) {
       throw detail::kernel_not_found(registry, problem, target.arches());
     }
-    const Indexed* best = nullptr;
-    if (options.ordering) {
+    if (options.ordering || options.strategy == Strategy::first) {
       const std::vector<Kernel> supporting = supporting_of(view, *candidates, problem, target);
-      if (!supporting.empty()) return ask(problem, supporting).record();
-    } else if (options.strategy == Strategy::first) {
-      for (const Indexed& candidate : *candidates) {
-        if (usable(candidate, problem, target)) {
-          best = &candidate;
-          break;
-        }
+      if (!supporting.empty()) {
+        return (options.ordering ? ask(problem, supporting) : supporting.front()).record();
       }
-    } else {
-      best = cheapest(*candidates, problem, launch, target);
+    } else if (const Indexed* best = cheapest(view, *candidates, problem, launch, target)) {
+      return view.entries[best->entry].kernel.record();
     }
-    if (best == nullptr) refuse_all(explain_all(view, problem, launch, target), problem, target);
-    return view.entries[best->entry].kernel.record();
+    refuse_all(explain_all(view, problem, launch, target), problem, target);
   }
 
-  // The code of a CPU kernel that does not run here is never called, not even its checks.
-  static bool usable(const Indexed& candidate, const GemmProblemData& problem,
-                     const Target& target) {
-    return target.rank(candidate.arch, candidate.features) != Target::kNever &&
-           candidate.supports(&problem, nullptr);
+  // Kernels of other architectures are never asked: a CPU's may hold instructions, even in their
+  // checks, that this machine lacks.
+  static bool usable(const Snapshot& view, const Indexed& candidate, const Target& target) {
+    return !candidate.picky || target.rank(view.entries[candidate.entry].kernel) != Target::kNever;
   }
 
-  static const Indexed* cheapest(const std::vector<Indexed>& candidates,
+  static const Indexed* cheapest(const Snapshot& view, const Candidates& candidates,
                                  const GemmProblemData& problem, const Launch& launch,
                                  const Target& target) {
-    const Indexed* best = nullptr;
-    int best_rank = static_cast<int>(kArchCount);
-    double best_cost = 0;
-    for (const Indexed& candidate : candidates) {
-      const int rank = target.rank(candidate.arch, candidate.features);
-      if (rank == Target::kNever || rank > best_rank) continue;
-      if (!candidate.supports(&problem, nullptr)) continue;
-      const double cost = candidate.cost(&problem, &launch);
-      if (rank == best_rank && !(cost < best_cost)) continue;
-      best = &candidate;
-      best_rank = rank;
-      best_cost = cost;
+    for (const Arch arch : target.arches()) {
+      const Indexed* best = nullptr;
+      double best_cost = 0;
+      for (const Indexed& candidate : candidates.of(arch)) {
+        if (!candidate.supports(&problem, nullptr)) continue;
+        const double cost = candidate.cost(&problem, &launch);
+        if (best != nullptr && !(cost < best_cost)) continue;
+        if (!usable(view, candidate, target)) continue;
+        best = &candidate;
+        best_cost = cost;
+      }
+      if (best != nullptr) return best;
     }
-    return best;
+    return nullptr;
   }
 
-  static std::vector<Kernel> supporting_of(const Snapshot& view,
-                                           const std::vector<Indexed>& candidates,
+  // In the registry's order.
+  static std::vector<Kernel> supporting_of(const Snapshot& view, const Candidates& candidates,
                                            const GemmProblemData& problem, const Target& target) {
-    std::vector<Kernel> out;
-    for (const Indexed& candidate : candidates) {
-      if (usable(candidate, problem, target)) out.push_back(view.entries[candidate.entry].kernel);
+    std::vector<std::uint32_t> entries;
+    for (const Arch arch : target.arches()) {
+      for (const Indexed& candidate : candidates.of(arch)) {
+        if (usable(view, candidate, target) && candidate.supports(&problem, nullptr)) {
+          entries.push_back(candidate.entry);
+        }
+      }
     }
+    std::sort(entries.begin(), entries.end());
+    std::vector<Kernel> out;
+    for (const std::uint32_t entry : entries) out.push_back(view.entries[entry].kernel);
     return out;
   }
 
@@ -243,7 +246,8 @@ Kernel Dispatcher::select(const GemmProblemData& problem, Launch launch) const {
 std::vector<Candidate> Dispatcher::explain(const GemmProblemData& problem, Launch launch) const {
   launch = impl_->complete(launch);
   validate(problem);
-  const Target target = impl_->target_of(launch);
+  std::optional<Target> made;
+  const Target& target = impl_->target_of(launch, &made);
   const auto view = impl_->registry.snapshot();
   std::vector<Candidate> all = Impl::explain_all(*view, problem, launch, target);
   impl_->rank(all, problem, target);
@@ -261,13 +265,17 @@ Plan Dispatcher::plan(const GemmProblemData& problem, Launch launch) const {
 }
 
 bool Dispatcher::has_signature(const GemmProblemData& problem, Launch launch) const {
-  const Target target = impl_->target_of(impl_->complete(launch));
+  std::optional<Target> made;
+  const Target& target = impl_->target_of(impl_->complete(launch), &made);
   const auto view = impl_->registry.snapshot();
-  const std::vector<Indexed>* candidates = candidates_of(*view, problem);
-  return candidates != nullptr &&
-         std::any_of(candidates->begin(), candidates->end(), [&](const Indexed& candidate) {
-           return target.rank(candidate.arch, candidate.features) != Target::kNever;
-         });
+  const Candidates* candidates = candidates_of(*view, problem);
+  if (candidates == nullptr) return false;
+  for (const Arch arch : target.arches()) {
+    for (const Indexed& candidate : candidates->of(arch)) {
+      if (Impl::usable(*view, candidate, target)) return true;
+    }
+  }
+  return false;
 }
 
 void Dispatcher::run(const GemmProblemData& problem, const GemmArgs& args, Launch launch) const {
@@ -289,7 +297,8 @@ void Dispatcher::run(std::string_view kernel_name, const GemmProblemData& proble
   if (!kernel) throw detail::kernel_not_found(impl_->registry, kernel_name);
   validate(problem);
   validate(problem, args);
-  const Target target = impl_->target_of(launch);
+  std::optional<Target> made;
+  const Target& target = impl_->target_of(launch, &made);
   const Candidate candidate = Impl::examine(*kernel, problem, launch, target);
   if (!candidate.supported) Impl::refuse_all({candidate}, problem, target);
   if (impl_->home.is_plan()) detail::check_place(*kernel, launch);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <set>
 
 #include "json.hpp"
@@ -47,9 +48,17 @@ Snapshot::Snapshot(std::vector<Entry> sorted, std::uint64_t made_for)
     const Kernel kernel = entries[i].kernel;
     by_name.emplace(kernel.name(), i);
     const std::uint64_t signature = signature_of(kernel.gemm_key()).packed();
-    by_signature[signature].push_back({kernel.table()->supports, kernel.table()->cost,
-                                       required_features(*kernel.table()), i, kernel.arch()});
+    by_signature[signature].add({kernel.table()->supports, kernel.table()->cost, i, kernel.arch(),
+                                 required_features(*kernel.table()) != nullptr});
   }
+  for (auto& [signature, candidates] : by_signature) candidates.sort();
+}
+
+void Candidates::sort() {
+  std::stable_sort(all_.begin(), all_.end(),
+                   [](const Indexed& a, const Indexed& b) { return a.arch < b.arch; });
+  for (const Indexed& candidate : all_) ++begins_[static_cast<std::size_t>(candidate.arch) + 1];
+  std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
 }
 
 const Entry* Snapshot::find(std::string_view name) const {

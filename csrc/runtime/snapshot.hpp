@@ -1,11 +1,14 @@
 // An immutable view of a registry, with the indexes that lookups need.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include <ckdisp/generated/arches.hpp>
 #include <ckdisp/registry.hpp>
 
 namespace ckdisp::detail {
@@ -20,9 +23,26 @@ struct Entry {
 struct Indexed {
   bool (*supports)(const void* problem, Refusal* refusal);
   double (*cost)(const void* problem, const Launch* launch);
-  const char* features;  // target features that a GPU must have; null when any will do
   std::uint32_t entry;
   Arch arch;
+  bool picky;  // the kernel requires target features
+};
+
+// The kernels that compute one GEMM signature.
+class Candidates {
+ public:
+  void add(const Indexed& candidate) { all_.push_back(candidate); }
+  void sort();  // after the last one is added
+
+  // Those of one architecture, in the registry's order.
+  std::span<const Indexed> of(Arch arch) const {
+    const auto code = static_cast<std::size_t>(arch);
+    return {all_.data() + begins_[code], all_.data() + begins_[code + 1]};
+  }
+
+ private:
+  std::vector<Indexed> all_;
+  std::array<std::uint32_t, kArchCount + 1> begins_{};  // by the code of the architecture
 };
 
 struct Snapshot {
@@ -31,8 +51,7 @@ struct Snapshot {
   std::uint64_t generation;
   std::vector<Entry> entries;  // by priority, highest first, then by name
   std::unordered_map<std::string_view, std::uint32_t> by_name;
-  // Entries that compute one GEMM signature, in order.
-  std::unordered_map<std::uint64_t, std::vector<Indexed>> by_signature;
+  std::unordered_map<std::uint64_t, Candidates> by_signature;
 
   const Entry* find(std::string_view name) const;
 };

@@ -77,9 +77,12 @@ Target Target::planned(const std::vector<std::string>& names) {
   return out;
 }
 
-int Target::rank_with(int place, const char* features) const {
-  return features_fit(features, names_[static_cast<std::size_t>(place)], device_ >= 0) ? place
-                                                                                       : kNever;
+int Target::rank(Kernel kernel) const {
+  const int place = rank(kernel.arch());
+  const char* features = required_features(*kernel.table());
+  if (place == kNever || features == nullptr) return place;
+  const std::string& name = names_[static_cast<std::size_t>(place)];
+  return features_fit(features, name, device_ >= 0) ? place : kNever;
 }
 
 void Target::check_planned(const Target& device) const {

@@ -29,13 +29,10 @@ class Target {
   // and InvalidArgument for CPU levels that are not here, since their code must not run.
   static Target planned(const std::vector<std::string>& arches);
 
-  // Place of a kernel's architecture in the order of preference; kNever when the kernel may not
-  // serve the call.
-  int rank(Arch arch, const char* features) const {
-    const int place = ranks_[static_cast<std::size_t>(arch)];
-    return place == kNever || features == nullptr ? place : rank_with(place, features);
-  }
-  int rank(Kernel kernel) const { return rank(kernel.arch(), required_features(*kernel.table())); }
+  // Place of an architecture in the order of preference; kNever when its kernels may not serve the
+  // call. Kernels that require target features are asked about themselves.
+  int rank(Arch arch) const { return ranks_[static_cast<std::size_t>(arch)]; }
+  int rank(Kernel kernel) const;
 
   const std::vector<Arch>& arches() const { return arches_; }
   int device() const { return device_; }  // -1 when the target is none
@@ -48,7 +45,6 @@ class Target {
  private:
   Target() { ranks_.fill(kNever); }
   void add(Arch arch, std::string name);
-  int rank_with(int place, const char* features) const;
 
   int device_ = -1;
   std::array<int, kArchCount> ranks_;
