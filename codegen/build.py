@@ -208,7 +208,7 @@ def end_group(process: subprocess.Popen[str]) -> None:
 def _what(description: str) -> str:
     """``compile units/NAME.cpp`` -> ``NAME``."""
     verb, _, path = description.partition(" ")
-    return Path(path).stem if verb == "compile" else description
+    return Path(path).stem if verb == "compile" and " " not in path else description
 
 
 def parse_failures(lines: Sequence[str]) -> list[Failure]:
