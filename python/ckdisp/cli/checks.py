@@ -18,7 +18,7 @@ from ..codegen.toolchain import CXX_COMMANDS, Toolchain, which
 from ..jit import cache, location
 from .findings import FAIL, OK, WARN, Check
 from .output import human_bytes, plural
-from .rocm_checks import build_checks
+from .rocm_checks import build_checks, device_checks
 
 REQUIRED = ("numpy", "jinja2", "ninja", "filelock", "platformdirs", "click", "rich")
 OPTIONAL = {
@@ -198,5 +198,5 @@ def _owner(folder: Path) -> str:
 
 _CHECKS = (
     *(_python, _machine, _packages, _cpu, _prebuilt, _compiler, _tools, _cache),
-    build_checks,
+    *(build_checks, device_checks),
 )

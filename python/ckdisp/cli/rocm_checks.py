@@ -1,4 +1,4 @@
-"""What ``ckdisp doctor`` says of building for AMD GPUs: ROCm, compiler, CK headers, archs.
+"""What ``ckdisp doctor`` says of AMD GPUs: what kernels for them are built with and run on.
 
 CPU kernels need nothing of it, so whatever is missing is a warning.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from ..codegen.errors import BuildError, Error
 from ..codegen.rocm import ck, roots
@@ -94,4 +95,37 @@ def _archs(rocm: roots.Rocm | None) -> Iterator[Check]:
         yield Check("gpu archs", WARN, "none", f"{found.warning()}; {todo}")
     elif rocm is not None:
         settings = ", ".join((SETTING, *SHARED_SETTINGS))
-        yield Check("gpu archs", WARN, f"no device, and none of {settings} is set", todo)
+        yield Check(
+            "gpu archs", WARN, f"ROCm's tools show no device, and none of {settings} is set", todo
+        )
+
+
+def device_checks() -> Iterator[Check]:
+    """The HIP runtime that this process uses, and the devices that it shows."""
+    try:
+        from .. import _core
+    except ImportError:  # another check says so
+        return
+    try:
+        devices, why = _core.devices(), _core.why_no_devices()
+    except Error as error:
+        devices, why = [], str(error)
+    runtime = _loaded("libamdhip64")
+    if runtime:
+        yield Check("hip runtime", OK, runtime)
+    for device in devices:
+        memory = device.memory_bytes / (1 << 30)
+        text = f"{device.name}, {device.target}, {device.compute_units} compute units, "
+        yield Check(f"gpu {device.index}", OK, f"{text}{memory:.0f} GiB")
+    if not devices:
+        yield Check("gpus", WARN, "none; kernels for AMD GPUs cannot run here", why)
+
+
+def _loaded(library: str) -> str:
+    """The file from which this process has loaded ``library``; empty if it has not."""
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    files = (line.split(maxsplit=5)[-1] for line in maps.splitlines())
+    return next((f for f in files if os.path.basename(f).startswith(library)), "")
