@@ -90,7 +90,7 @@ function(_ckdisp_run_generator)
   foreach(line IN LISTS text)
     if(line MATCHES "^warning: (.*)")
       message(WARNING "ckdisp: ${CMAKE_MATCH_1}")
-    else()
+    elseif(NOT line MATCHES " files written")
       message(STATUS "ckdisp: ${line}")
     endif()
   endforeach()
@@ -142,8 +142,8 @@ endfunction()
 #                    is a source of an ordinary CMake library
 # OUTPUT_DIRECTORY   default: ${CMAKE_CURRENT_BINARY_DIR}/<target>
 #
-# GPU kernels need a HIP compiler. ROCm is searched for in CKDISP_ROCM_PATH, ROCM_PATH, HIP_PATH, the
-# Python package of ROCm, the hipcc on PATH and /opt/rocm; the headers of Composable Kernel in
+# GPU kernels need a HIP compiler. ROCm is searched for in CKDISP_ROCM_PATH, ROCM_PATH, HIP_PATH,
+# the Python package of ROCm, the hipcc on PATH and /opt/rocm; the headers of Composable Kernel in
 # CKDISP_CK_INCLUDE, find_package(composable_kernel), ROCm and the Python package amd-aiter. Where
 # there is none, these kernels are left out with a warning.
 function(ckdisp_add_kernels target)

@@ -5,8 +5,8 @@ set(specs)
 foreach(file IN LISTS CKDISP_KERNELS)
   cmake_path(ABSOLUTE_PATH file BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" NORMALIZE)
   if(NOT EXISTS "${file}" OR IS_DIRECTORY "${file}")
-    message(FATAL_ERROR "CKDISP_KERNELS: there is no spec file '${file}'. Name JSON or C++ files that "
-                        "declare kernels; relative paths start at ${PROJECT_SOURCE_DIR}")
+    message(FATAL_ERROR "CKDISP_KERNELS: there is no spec file '${file}'. Name JSON or C++ files "
+                        "that declare kernels; relative paths start at ${PROJECT_SOURCE_DIR}")
   endif()
   list(APPEND specs "${file}")
 endforeach()

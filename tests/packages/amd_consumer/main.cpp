@@ -11,9 +11,8 @@ int main() {
   registry.add(ckdisp::Library::linked(ckdisp_library_amd_kernels()));
   std::printf("%zu kernels\n", registry.size());
 
-  const auto problem = ckdisp::GemmProblem(256, 256, 256)
-                           .dtype(ckdisp::Dtype::fp16)
-                           .layout(ckdisp::Layout::rcr);
+  const auto problem =
+      ckdisp::GemmProblem(256, 256, 256).dtype(ckdisp::Dtype::fp16).layout(ckdisp::Layout::rcr);
   for (const char* arch : {"gfx942", "gfx1201"}) {
     ckdisp::DispatcherOptions options;
     options.arches = {arch};
