@@ -36,13 +36,14 @@ KEYS = {
         "gemm.standard", arch="gfx942", tile=(64, 64, 64), wave=(1, 1, 2), warp=(32, 32, 16),
         pipeline="compv5", num_wave_groups=2,
     ),
-    "v6": make_key("gemm.standard", arch="gfx942", **SMALL, pipeline="compv6", layout="crr"),
+    "v6": make_key("gemm.standard", arch="gfx942", **SMALL, pipeline="compv6", **NO_PADS),
     "mem": make_key(
         "gemm.standard", arch="gfx942", dtype="bf16", tile=(128, 32, 64), wave=(4, 1, 1),
         warp=(32, 32, 8), pipeline="mem", scheduler="interwave", layout="rrr", **NO_PADS,
     ),
     "persistent": make_key(
-        "gemm.standard", arch="gfx942", **SMALL, pipeline="compv3", persistent=True, split_k=True
+        "gemm.standard", arch="gfx942", **SMALL, pipeline="compv3", layout="crr",
+        persistent=True, split_k=True,
     ),
     "shuffled": make_key("gemm.preshuffle", arch="gfx942", **NO_PADS),
     "clamp": make_key(
@@ -199,6 +200,8 @@ def test_reasons(driver: Driver) -> None:
         supports("v4", problem(65, 64, 64)): "ok",  # behind the last row there is nothing
         supports("v4", problem(64, 72, 64)): "pad: N is 72, not a multiple of 64",
         supports("v4", problem(64, 64, 72)): "pad: K is 72, not a multiple of 64",
+        supports("v6", problem(64, 64, 64)): "pad: K is 64 in 1 part(s): a part of one tile",
+        supports("v6", problem(64, 64, 128)): "ok",
         supports("shuffled", problem(128, 128, 64)): "ok",
         supports("shuffled", problem(128, 128, 64, ldb=128)): "leading_dimension: ldb is 128",
         supports("clamp", problem(64, 64, 64, ldd=64)): "ok",
@@ -231,8 +234,7 @@ def test_the_variant_follows_from_k(driver: Driver, tmp_path: Path, name: str) -
     sizes = [loops * k for loops in range(1, 9)]
     if name != "shuffled" and key.pad_k:
         sizes += [3 * k + 8]  # a fourth loop, of which little is there
-    lda, ldb = (2 * m, 3 * n) if key.layout == "crr" else (0, 0)
-    commands = [call(name, problem(2 * m, 3 * n, size, lda, ldb)) for size in sizes]
+    commands = [call(name, problem(2 * m, 3 * n, size)) for size in sizes]
     answers, trace = driver.run(tmp_path / "trace", *commands)
     assert answers == ["ok"] * len(sizes)
     found = launches(trace)
