@@ -56,9 +56,11 @@ class LastCall:
     ldd: int
     num_threads: int
     layout: int
+    device: int
+    stream: int
 
 
 def last_call(library: Path) -> LastCall:
-    values = (ctypes.c_int64 * 10)()
+    values = (ctypes.c_int64 * 12)()
     ctypes.CDLL(str(library)).naive_last_call(values)
     return LastCall(*values)

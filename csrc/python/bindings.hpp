@@ -11,6 +11,7 @@ void bind_errors(nb::module_& module);
 void bind_schema(nb::module_& module);
 void bind_registry(nb::module_& module);
 void bind_problem(nb::module_& module);
+void bind_device(nb::module_& module);
 void bind_dispatcher(nb::module_& module);
 
 }  // namespace ckdisp::python

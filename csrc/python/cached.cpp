@@ -84,9 +84,14 @@ nb::object Cached::numpy_empty(std::int64_t rows, std::int64_t columns, Dtype dt
 }
 
 nb::object Cached::framework_empty(nb::handle like, std::int64_t rows, std::int64_t columns,
-                                   Dtype dtype) const {
+                                   Dtype dtype, bool on_device) const {
   const nb::handle make = helper(make_empty_, "empty_like_kind");
-  return nb::object(make(like, rows, columns, to_name(dtype)));
+  return nb::object(make(like, rows, columns, to_name(dtype), on_device));
+}
+
+std::uintptr_t Cached::framework_stream(nb::handle tensor, int device) const {
+  const nb::handle current = helper(current_stream_, "current_stream");
+  return nb::cast<std::uintptr_t>(current(tensor, device));
 }
 
 nb::object Cached::convert_like(nb::handle like, nb::handle array) const {

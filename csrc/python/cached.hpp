@@ -29,8 +29,10 @@ class Cached {
 
   nb::object numpy_empty(std::int64_t rows, std::int64_t columns, Dtype dtype) const;
   // Helpers in ckdisp.tensors, for what is rare or specific to a framework.
-  nb::object framework_empty(nb::handle like, std::int64_t rows, std::int64_t columns,
-                             Dtype dtype) const;
+  nb::object framework_empty(nb::handle like, std::int64_t rows, std::int64_t columns, Dtype dtype,
+                             bool on_device) const;
+  // The stream that the framework of a GPU's tensor works on; 0 is the default stream.
+  std::uintptr_t framework_stream(nb::handle tensor, int device) const;
   nb::object convert_like(nb::handle like, nb::handle array) const;
   Dtype dtype_from_object(nb::handle object) const;
 
@@ -43,7 +45,8 @@ class Cached {
   nb::handle numpy_dtype(Dtype dtype) const;
 
   nb::object empty_, requires_grad_;
-  mutable nb::object find_extension_, check_gradient_, make_dtype_, make_empty_, convert_, name_of_;
+  mutable nb::object find_extension_, check_gradient_, make_dtype_, make_empty_, convert_, name_of_,
+      current_stream_;
   mutable nb::object dtypes_[EnumNames<Dtype>::size];
   mutable SmallCache<std::optional<Dtype>> extension_dtypes_;
   mutable SmallCache<const dlpack::Exchange*> exchanges_;

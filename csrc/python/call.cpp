@@ -52,12 +52,12 @@ struct LayoutChoice {
 };
 
 // The D tensors of a call: one tensor or a sequence of them.
-std::vector<Tensor> import_d(nb::handle d) {
+std::vector<Tensor> import_d(nb::handle d, const CallStream& stream) {
   std::vector<Tensor> out;
   if (d.is_none()) return out;
   static constexpr const char* kNames[] = {"d[0]", "d[1]", "d[2]", "d[3]"};
   if (!PyTuple_Check(d.ptr()) && !PyList_Check(d.ptr())) {
-    out.push_back(import_tensor(d, "d"));
+    out.push_back(import_tensor(d, "d", stream));
     return out;
   }
   const std::size_t count = nb::len(d);
@@ -66,7 +66,7 @@ std::vector<Tensor> import_d(nb::handle d) {
                           std::to_string(kMaxD) + " can be fused");
   }
   out.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) out.push_back(import_tensor(d[i], kNames[i]));
+  for (std::size_t i = 0; i < count; ++i) out.push_back(import_tensor(d[i], kNames[i], stream));
   return out;
 }
 
@@ -131,8 +131,8 @@ class Resolver {
 
  private:
   void describe() {
-    call_.a = import_tensor(request_.a, "a");
-    b_ = import_tensor(request_.b, "b");
+    call_.a = import_tensor(request_.a, "a", request_.stream);
+    b_ = import_tensor(request_.b, "b", request_.stream);
     check_matrix(call_.a);
     check_matrix(b_);
     if (call_.a.shape[1] != b_.shape[0]) {
@@ -142,19 +142,72 @@ class Resolver {
     problem_.m = call_.a.shape[0];
     problem_.n = b_.shape[1];
     problem_.k = b_.shape[0];
-    problem_.k_batch = 1;
+    problem_.k_batch = request_.k_batch;
     problem_.ldc = problem_.n;
     problem_.elementwise = from_name<Elementwise>(request_.epilogue, "epilogue");
     describe_types();
     describe_d_count();
+    describe_place();
+    find_kernel();
     choose_layout();
+    if (call_.launch.device >= 0) check_no_copies();
+  }
+
+  // Everything must lie in one place, which is where the kernel runs.
+  void describe_place() {
+    const int device = call_.a.device;
+    check_place(b_);
+    for (const Tensor& d : d_) check_place(d);
+    if (out_) check_place(*out_);
+    call_.launch.device = device;
+    if (device >= 0) {
+      call_.launch.stream = stream_of(call_.a, request_.stream);
+    } else if (request_.stream) {
+      throw InvalidArgument(
+          "a stream was given, but the tensors are in the CPU's memory; leave stream away");
+    }
+  }
+
+  void check_place(const Tensor& t) const {
+    if (t.device == call_.a.device) return;
+    const auto place = [](const Tensor& x) {
+      return x.name + (x.device < 0 ? std::string(" is in the CPU's memory")
+                                    : " is on device " + std::to_string(x.device));
+    };
+    throw InvalidArgument(place(call_.a) + " and " + place(t) +
+                          "; move them to one place, e.g. with .to()");
+  }
+
+  // A kernel that reads a reordered B is asked for by name, with a B that was made for it.
+  void find_kernel() {
+    if (request_.kernel == nullptr || dispatcher_ == nullptr) return;
+    kernel_ = dispatcher_->registry().find(request_.kernel);
+    if (kernel_ && kernel_->gemm_key().family == Family::gemm_preshuffle) problem_.shuffled_b = 1;
+  }
+
+  // The bindings copy through the CPU's memory only.
+  void check_no_copies() const {
+    if (copy_a_) refuse_copy(call_.a);
+    if (copy_b_) refuse_copy(b_);
+    for (std::size_t i = 0; i < d_.size(); ++i) {
+      if (copies_d(i)) refuse_copy(d_[i]);
+    }
+  }
+
+  [[noreturn]] static void refuse_copy(const Tensor& t) {
+    std::string strides = std::to_string(t.strides[0]);
+    if (t.ndim == 2) strides += ", " + std::to_string(t.strides[1]);
+    throw InvalidArgument(std::string(t.name) + " has strides (" + strides +
+                          "), which no kernel here reads, and lies on a GPU, where it is not "
+                          "copied; pass " +
+                          t.name + ".contiguous(), expanded to the size of the result if it is d");
   }
 
   void describe_types() {
     problem_.dtype_a = call_.a.dtype;
     problem_.dtype_b = b_.dtype;
     problem_.dtype_acc = default_accumulator(problem_.dtype_a);
-    if (!request_.out.is_none()) out_ = import_tensor(request_.out, "out");
+    if (!request_.out.is_none()) out_ = import_tensor(request_.out, "out", request_.stream);
     if (!request_.out_dtype.is_none()) {
       problem_.dtype_c = dtype_of(request_.out_dtype);
     } else {
@@ -164,7 +217,7 @@ class Resolver {
   }
 
   void describe_d_count() {
-    d_ = import_d(request_.d);
+    d_ = import_d(request_.d, request_.stream);
     problem_.num_d = static_cast<std::uint8_t>(d_.size());
     for (const Tensor& d : d_) {
       if (d.dtype != d_[0].dtype) {
@@ -212,10 +265,9 @@ class Resolver {
 
   // Whether the orders chosen so far are those of the kernel asked for, or of any if none was.
   bool has_kernel() const {
-    if (request_.kernel == nullptr) return dispatcher_->has_signature(problem_);
-    const std::optional<Kernel> kernel = dispatcher_->registry().find(request_.kernel);
-    if (!kernel) return false;  // the dispatcher says so
-    const GemmKey& key = kernel->gemm_key();
+    if (request_.kernel == nullptr) return dispatcher_->has_signature(problem_, call_.launch);
+    if (!kernel_) return false;  // the dispatcher says so
+    const GemmKey& key = kernel_->gemm_key();
     return key.layout == problem_.layout && (d_.empty() || key.layout_d == problem_.layout_d);
   }
 
@@ -279,14 +331,15 @@ class Resolver {
     return data;
   }
 
+  bool copies_d(std::size_t i) const { return problem_.layout_d == Order::r && !d_fit_[i].row; }
+
   // Sets the pointers, making the copies that the layouts cannot spare.
   void point() {
     GemmArgs& args = call_.args;
     args.a = input(call_.a, copy_a_, a_order_, problem_.m, problem_.k);
     args.b = input(b_, copy_b_, b_order_, problem_.k, problem_.n);
     for (std::size_t i = 0; i < d_.size(); ++i) {
-      const bool copy = problem_.layout_d == Order::r && !d_fit_[i].row;
-      args.d[i] = input(d_[i], copy, Order::r, problem_.m, problem_.n);
+      args.d[i] = input(d_[i], copies_d(i), Order::r, problem_.m, problem_.n);
       call_.keep.push_back(std::move(d_[i]));
     }
     call_.keep.push_back(std::move(b_));
@@ -318,6 +371,7 @@ class Resolver {
   std::optional<Tensor> out_;
   std::vector<Tensor> d_;
   std::vector<DFit> d_fit_;
+  std::optional<Kernel> kernel_;  // the one asked for, if it is there
   Order a_order_ = Order::r, b_order_ = Order::r;
   bool copy_a_ = false, copy_b_ = false;
 };

@@ -17,13 +17,16 @@ struct GemmRequest {
   nb::handle a, b, d, out, out_dtype, clamp;
   const char* epilogue;
   double scale;
+  int k_batch = 1;
   const char* kernel = nullptr;  // name of the kernel to use; null to have one chosen
+  CallStream stream = {};        // to run on; none to use that of the tensors' framework
 };
 
 // A problem, its pointers, and whatever keeps them valid.
 struct GemmCall {
   GemmProblemData problem;
   GemmArgs args;
+  Launch launch;
   Tensor a;
   nb::object output;  // what to return; null when only the problem was asked for
   std::vector<Tensor> keep;

@@ -67,8 +67,10 @@ std::vector<Kernel> ask(nb::handle callback, const Registry& registry,
   return order;
 }
 
-DispatcherOptions options_of(const Registry& registry, nb::handle strategy, int num_threads) {
+DispatcherOptions options_of(const Registry& registry, nb::handle strategy, int num_threads,
+                             std::vector<std::string> arches) {
   DispatcherOptions options;
+  options.arches = std::move(arches);
   options.num_threads = num_threads;
   if (PyCallable_Check(strategy.ptr())) {
     options.ordering = [strategy, registry](const auto& problem, const auto& candidates) {
@@ -85,8 +87,9 @@ DispatcherOptions options_of(const Registry& registry, nb::handle strategy, int 
 // Owns its callback where the garbage collector can see it: a callback often refers back to the
 // dispatcher, if only through the globals of its module.
 struct CollectedDispatcher : Dispatcher {
-  CollectedDispatcher(const Registry& registry, nb::object strategy, int num_threads)
-      : Dispatcher(registry, options_of(registry, strategy, num_threads)),
+  CollectedDispatcher(const Registry& registry, nb::object strategy, int num_threads,
+                      std::vector<std::string> arches)
+      : Dispatcher(registry, options_of(registry, strategy, num_threads, std::move(arches))),
         callback(std::move(strategy)) {}
   nb::object callback;
 };
@@ -126,19 +129,46 @@ double scale_value(nb::handle scale) {
   throw InvalidArgument("scale is " + shown(scale) + "; pass a finite number");
 }
 
+int k_batch_value(nb::handle k_batch) {
+  int value = 0;
+  if (nb::try_cast(k_batch, value)) return value;
+  throw InvalidArgument("k_batch is " + shown(k_batch) + "; pass the number of parts of K");
+}
+
+// A stream by its handle, or an object of PyTorch that has one.
+CallStream stream_value(nb::handle stream) {
+  if (stream.is_none()) return {};
+  const nb::object handle =
+      nb::hasattr(stream, "cuda_stream") ? nb::getattr(stream, "cuda_stream") : nb::borrow(stream);
+  std::uintptr_t value = 0;
+  if (nb::try_cast(handle, value)) return value;
+  throw InvalidArgument("stream is " + shown(stream) +
+                        "; pass a torch.cuda.Stream, the handle of a HIP stream (0 is the default "
+                        "stream), or None for the current one");
+}
+
 nb::object gemm(const CollectedDispatcher& self, nb::handle a, nb::handle b, nb::handle d,
                 nb::handle epilogue, nb::handle out, nb::handle out_dtype, nb::handle scale,
-                nb::handle clamp, nb::handle kernel) {
+                nb::handle clamp, nb::handle k_batch, nb::handle kernel, nb::handle stream) {
   const char* name = kernel.is_none() ? nullptr : kernel_name(kernel);
-  const GemmRequest request{
-      a, b, d, out, out_dtype, clamp, epilogue_name(epilogue), scale_value(scale), name};
+  const GemmRequest request{a,
+                            b,
+                            d,
+                            out,
+                            out_dtype,
+                            clamp,
+                            epilogue_name(epilogue),
+                            scale_value(scale),
+                            k_batch_value(k_batch),
+                            name,
+                            stream_value(stream)};
   GemmCall call = resolve(self, request);
   {
     const nb::gil_scoped_release unlock;
     if (name == nullptr) {
-      self.run(call.problem, call.args);
+      self.run(call.problem, call.args, call.launch);
     } else {
-      self.run(name, call.problem, call.args);
+      self.run(name, call.problem, call.args, call.launch);
     }
   }
   if (!out.is_none()) return std::move(call.output);
@@ -147,9 +177,16 @@ nb::object gemm(const CollectedDispatcher& self, nb::handle a, nb::handle b, nb:
 
 GemmProblemData problem_from_tensors(const CollectedDispatcher* dispatcher, nb::handle a,
                                      nb::handle b, nb::handle d, nb::handle epilogue,
-                                     nb::handle out, nb::handle out_dtype) {
-  const GemmRequest request{a, b, d, out, out_dtype, nb::none(), epilogue_name(epilogue), 1.0};
+                                     nb::handle out, nb::handle out_dtype, nb::handle k_batch) {
+  const GemmRequest request{
+      a, b, d, out, out_dtype, nb::none(), epilogue_name(epilogue), 1.0, k_batch_value(k_batch)};
   return resolve_problem(dispatcher, request);
+}
+
+Launch on_device(int device) {
+  Launch launch;
+  launch.device = device;
+  return launch;
 }
 
 std::vector<std::string> arch_names(const CollectedDispatcher& self) {
@@ -170,36 +207,52 @@ void bind_dispatcher(nb::module_& module) {
       .def_ro("text", &Candidate::text, "Why not, in words.")
       .def_ro("cost", &Candidate::cost, "Only the order matters.")
       .def_ro("rank", &Candidate::rank, "0 is chosen; -1 when not supported.");
-  nb::class_<Stage>(module, "Stage", "One kernel of a plan.")
+  nb::class_<Stage>(module, "Stage", "One step of a plan.")
       .def_ro("kernel", &Stage::kernel)
+      .def_prop_ro(
+          "kind",
+          [](const Stage& s) { return s.kind == StageKind::prepare ? "prepare" : "kernel"; },
+          "'prepare' must happen before each run and is no part of the kernel's time.")
       .def_ro("workspace_offset", &Stage::workspace_offset)
       .def_ro("workspace_bytes", &Stage::workspace_bytes);
-  nb::class_<Plan>(module, "Plan", "The ordered kernels that solve a problem.")
+  nb::class_<Plan>(module, "Plan", "The ordered steps that solve a problem.")
       .def_ro("stages", &Plan::stages)
       .def_ro("workspace_bytes", &Plan::workspace_bytes);
 
   using Problem = GemmProblemData;
   nb::class_<CollectedDispatcher>(module, "Dispatcher", nb::type_slots(kSlots),
                                   "Picks a kernel for a problem and runs it.")
-      .def(nb::init<const Registry&, nb::object, int>(), nb::arg("registry"),
-           nb::arg("strategy") = "heuristic", nb::arg("num_threads") = 0)
+      .def(nb::init<const Registry&, nb::object, int, std::vector<std::string>>(),
+           nb::arg("registry"), nb::arg("strategy") = "heuristic", nb::arg("num_threads") = 0,
+           nb::arg("arches") = std::vector<std::string>())
       .def_prop_ro("num_threads", [](const CollectedDispatcher& d) { return d.num_threads(); })
       .def_prop_ro("arches", &arch_names)
       .def(
-          "select", [](const CollectedDispatcher& d, const Problem& p) { return d.select(p); },
-          nb::arg("problem"))
+          "select",
+          [](const CollectedDispatcher& d, const Problem& p, int device) {
+            return d.select(p, on_device(device));
+          },
+          nb::arg("problem"), nb::arg("device") = -1)
       .def(
-          "explain", [](const CollectedDispatcher& d, const Problem& p) { return d.explain(p); },
-          nb::arg("problem"))
+          "explain",
+          [](const CollectedDispatcher& d, const Problem& p, int device) {
+            return d.explain(p, on_device(device));
+          },
+          nb::arg("problem"), nb::arg("device") = -1)
       .def(
-          "plan", [](const CollectedDispatcher& d, const Problem& p) { return d.plan(p); },
-          nb::arg("problem"))
+          "plan",
+          [](const CollectedDispatcher& d, const Problem& p, int device) {
+            return d.plan(p, on_device(device));
+          },
+          nb::arg("problem"), nb::arg("device") = -1)
       .def("gemm", &gemm, nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(),
            nb::arg("epilogue").none(), nb::arg("out").none(), nb::arg("out_dtype").none(),
-           nb::arg("scale").none(), nb::arg("clamp").none(), nb::arg("kernel").none());
+           nb::arg("scale").none(), nb::arg("clamp").none(), nb::arg("k_batch").none(),
+           nb::arg("kernel").none(), nb::arg("stream").none());
   module.def("gemm_problem", &problem_from_tensors, nb::arg("dispatcher").none(),
              nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(),
-             nb::arg("epilogue").none(), nb::arg("out").none(), nb::arg("out_dtype").none());
+             nb::arg("epilogue").none(), nb::arg("out").none(), nb::arg("out_dtype").none(),
+             nb::arg("k_batch").none());
 }
 
 }  // namespace ckdisp::python

@@ -5,7 +5,7 @@
 
 namespace ckdisp::python::dlpack {
 
-constexpr std::int32_t kCpu = 1, kCudaHost = 3, kRocmHost = 11;
+constexpr std::int32_t kCpu = 1, kCudaHost = 3, kRocm = 10, kRocmHost = 11;
 constexpr std::uint64_t kReadOnly = 1;
 
 struct Device {
@@ -61,7 +61,7 @@ struct Exchange {
   void (*managed_from_object)();
   void (*managed_to_object)();
   int (*tensor_from_object)(void* object, Tensor* out);  // may be null
-  void (*current_stream)();
+  int (*current_stream)(std::int32_t device_type, std::int32_t device, void** out);
 };
 
 }  // namespace ckdisp::python::dlpack

@@ -15,8 +15,9 @@ std::string class_name(nb::handle object);
 void check_rank(const char* name, int ndim);
 
 // Through the C exchange interface of the tensor's type.
-Tensor import_direct(const dlpack::Exchange& api, nb::handle object, const char* name);
+Tensor import_direct(const dlpack::Exchange& api, nb::handle object, const char* name,
+                     const CallStream& stream);
 // Through __dlpack__().
-Tensor import_dlpack(nb::handle object, const char* name);
+Tensor import_dlpack(nb::handle object, const char* name, const CallStream& stream);
 
 }  // namespace ckdisp::python

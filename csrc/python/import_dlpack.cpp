@@ -40,15 +40,18 @@ Dtype dlpack_dtype(const dlpack::DataType& type, nb::handle object, const char* 
                           std::to_string(type.bits) + " bits");
 }
 
-void check_device(dlpack::Device device, nb::handle object, const char* name) {
+// HIP's index of the device, -1 for the CPU.
+int index_of(dlpack::Device device, nb::handle object, const char* name) {
   if (device.type == dlpack::kCpu || device.type == dlpack::kCudaHost ||
       device.type == dlpack::kRocmHost) {
-    return;
+    return -1;
   }
+  if (device.type == dlpack::kRocm && device.id >= 0) return device.id;
   throw DeviceError(std::string(name) + " (" + class_name(object) + ") is on device type " +
                     std::to_string(device.type) + ", number " + std::to_string(device.id) +
-                    ", but the kernels read the CPU's memory; move it there first, e.g. " + name +
-                    ".cpu()");
+                    ", but the kernels read the CPU's memory and that of AMD GPUs; move it there "
+                    "first, e.g. " +
+                    name + ".cpu()");
 }
 
 // PyTorch exports tensors whose negation it has put off, with the sign wrong. They are the
@@ -66,12 +69,13 @@ void check_not_negated(const Tensor& tensor) {
 }
 
 Tensor from_dlpack(const dlpack::Tensor& view, nb::handle object, Kind kind, const char* name) {
-  check_device(view.device, object, name);
+  const int device = index_of(view.device, object, name);
   check_rank(name, view.ndim);
   Tensor out{};
   out.name = name;
   out.object = object;
   out.kind = kind;
+  out.device = device;
   out.data = static_cast<std::byte*>(view.data) + view.byte_offset;
   out.dtype = dlpack_dtype(view.dtype, object, name);
   out.ndim = view.ndim;
@@ -92,7 +96,7 @@ Tensor from_dlpack(const dlpack::Tensor& view, nb::handle object, Kind kind, con
   const auto why = nb::cast<std::string>(nb::str(error.value()));
   throw InvalidArgument(std::string(name) + " (" + class_name(object) +
                         ") cannot be read as memory: " + why.substr(0, why.find('\n')) +
-                        "; pass a dense tensor in the CPU's memory");
+                        "; pass a dense tensor");
 }
 
 dlpack::Device device_of(nb::handle object, const char* name) {
@@ -106,27 +110,38 @@ dlpack::Device device_of(nb::handle object, const char* name) {
   return {device.first, device.second};
 }
 
+nb::object export_tensor(nb::handle object, const char* name, const CallStream& stream) {
+  const nb::object method = nb::getattr(object, "__dlpack__");
+  nb::dict options;
+  if (stream) options["stream"] = *stream;
+  try {
+    return method(nb::arg("max_version") = nb::make_tuple(1, 0), **options);
+  } catch (const nb::python_error& error) {
+    if (error.matches(PyExc_BufferError)) unreadable(object, name, error);
+    if (!error.matches(PyExc_TypeError)) throw;
+    return method(**options);  // a producer from before DLPack 1.0
+  }
+}
+
 }  // namespace
 
-Tensor import_direct(const dlpack::Exchange& api, nb::handle object, const char* name) {
+Tensor import_direct(const dlpack::Exchange& api, nb::handle object, const char* name,
+                     const CallStream& stream) {
   cached().check_no_gradient(object, name);
   dlpack::Tensor view;
   if (api.tensor_from_object(object.ptr(), &view) != 0) {
     unreadable(object, name, nb::python_error());
   }
+  // Another stream than the framework's has to wait for the tensor, which __dlpack__ sees to.
+  if (stream && view.device.type == dlpack::kRocm) (void)export_tensor(object, name, stream);
   return from_dlpack(view, object, Kind::direct, name);
 }
 
-Tensor import_dlpack(nb::handle object, const char* name) {
-  check_device(device_of(object, name), object, name);
-  nb::object capsule;
-  try {
-    capsule = nb::getattr(object, "__dlpack__")(nb::arg("max_version") = nb::make_tuple(1, 0));
-  } catch (const nb::python_error& error) {
-    if (error.matches(PyExc_BufferError)) unreadable(object, name, error);
-    if (!error.matches(PyExc_TypeError)) throw;
-    capsule = nb::getattr(object, "__dlpack__")();  // a producer from before DLPack 1.0
-  }
+Tensor import_dlpack(nb::handle object, const char* name, const CallStream& stream) {
+  const int device = index_of(device_of(object, name), object, name);
+  CallStream ready;  // for work on which the producer makes the tensor ready
+  if (device >= 0) ready = stream ? *stream : cached().framework_stream(object, device);
+  nb::object capsule = export_tensor(object, name, ready);
   // The capsule keeps its name: its destructor then gives the tensor back.
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
     const auto* managed = static_cast<const dlpack::ManagedVersioned*>(
@@ -146,6 +161,18 @@ Tensor import_dlpack(nb::handle object, const char* name) {
   }
   throw InvalidArgument(std::string(name) + " (" + class_name(object) +
                         ") exports a DLPack version that ckdisp cannot read; pass a NumPy array");
+}
+
+void* stream_of(const Tensor& tensor, const CallStream& stream) {
+  if (stream) return reinterpret_cast<void*>(*stream);
+  void* current = nullptr;
+  const dlpack::Exchange* api =
+      tensor.kind == Kind::direct ? cached().exchange_of(tensor.object) : nullptr;
+  if (api == nullptr || api->current_stream == nullptr) {
+    return reinterpret_cast<void*>(cached().framework_stream(tensor.object, tensor.device));
+  }
+  if (api->current_stream(dlpack::kRocm, tensor.device, &current) != 0) nb::raise_python_error();
+  return current;
 }
 
 }  // namespace ckdisp::python

@@ -9,5 +9,6 @@ NB_MODULE(_core, module) {
   bind_schema(module);
   bind_registry(module);
   bind_problem(module);
+  bind_device(module);
   bind_dispatcher(module);
 }

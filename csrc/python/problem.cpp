@@ -47,7 +47,7 @@ void make_problem(GemmProblemData* self, nb::handle m, nb::handle n, nb::handle 
                   const Text& dtype_c, const Text& dtype_acc, const std::string& layout,
                   nb::handle lda, nb::handle ldb, nb::handle ldc, const std::string& elementwise,
                   int num_d, const Text& dtype_d, const std::string& layout_d,
-                  const std::optional<std::vector<nb::object>>& ldd, int k_batch) {
+                  const std::optional<std::vector<nb::object>>& ldd, int k_batch, bool shuffled_b) {
   GemmProblem builder(size_from(m, "m"), size_from(n, "n"), size_from(k, "k"));
   builder.dtype(dtype_from(dtype_a.value_or(dtype), "dtype_a"),
                 dtype_from(dtype_b.value_or(dtype_a.value_or(dtype)), "dtype_b"));
@@ -61,7 +61,7 @@ void make_problem(GemmProblemData* self, nb::handle m, nb::handle n, nb::handle 
   } else {
     builder.d(num_d, order);
   }
-  builder.k_batch(k_batch);
+  builder.k_batch(k_batch).shuffled_b(shuffled_b);
   GemmProblemData data = builder.data();
   if (!lda.is_none()) data.lda = size_from(lda, "lda");
   if (!ldb.is_none()) data.ldb = size_from(ldb, "ldb");
@@ -98,12 +98,13 @@ nb::dict to_dict(const GemmProblemData& p) {
   for (int i = 0; i < p.num_d; ++i) ldd.append(p.ldd[i]);
   out["ldd"] = ldd;
   out["k_batch"] = p.k_batch;
+  out["shuffled_b"] = p.shuffled_b != 0;
   return out;
 }
 
 GemmProblemData from_tensors(nb::handle a, nb::handle b, nb::handle d, const char* epilogue,
-                             nb::handle out, nb::handle out_dtype) {
-  const GemmRequest request{a, b, d, out, out_dtype, nb::none(), epilogue, 1.0};
+                             nb::handle out, nb::handle out_dtype, int k_batch) {
+  const GemmRequest request{a, b, d, out, out_dtype, nb::none(), epilogue, 1.0, k_batch};
   return resolve_problem(nullptr, request);
 }
 
@@ -123,20 +124,22 @@ void bind_problem(nb::module_& module) {
            nb::arg("lda") = none, nb::arg("ldb") = none, nb::arg("ldc") = none,
            nb::arg("elementwise") = "passthrough", nb::arg("num_d") = 0, nb::arg("dtype_d") = none,
            nb::arg("layout_d") = "r", nb::arg("ldd") = none, nb::arg("k_batch") = 1,
+           nb::arg("shuffled_b") = false,
            nb::sig("def __init__(self, m: int, n: int, k: int, *, dtype: str = 'fp32', "
                    "dtype_a: str | None = None, dtype_b: str | None = None, "
                    "dtype_c: str | None = None, dtype_acc: str | None = None, "
                    "layout: str = 'rcr', lda: int | None = None, ldb: int | None = None, "
                    "ldc: int | None = None, elementwise: str = 'passthrough', num_d: int = 0, "
                    "dtype_d: str | None = None, layout_d: str = 'r', "
-                   "ldd: Sequence[int] | None = None, k_batch: int = 1) -> None"))
+                   "ldd: Sequence[int] | None = None, k_batch: int = 1, "
+                   "shuffled_b: bool = False) -> None"))
       .def_static("from_tensors", &from_tensors, nb::arg("a").none(), nb::arg("b").none(),
                   nb::kw_only(), nb::arg("d").none() = nb::tuple(),
                   nb::arg("epilogue") = "passthrough", nb::arg("out") = none,
-                  nb::arg("out_dtype") = none,
+                  nb::arg("out_dtype") = none, nb::arg("k_batch") = 1,
                   nb::sig("def from_tensors(a: object, b: object, *, d: object = (), "
                           "epilogue: str = 'passthrough', out: object = None, "
-                          "out_dtype: object = None) -> GemmProblem"),
+                          "out_dtype: object = None, k_batch: int = 1) -> GemmProblem"),
                   "The problem that gemm() solves for these tensors, whatever kernels exist.")
       .def_ro("m", &P::m)
       .def_ro("n", &P::n)

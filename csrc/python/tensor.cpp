@@ -58,6 +58,7 @@ Tensor import_numpy(nb::handle object, const char* name) {
   out.name = name;
   out.object = object;
   out.kind = Kind::numpy;
+  out.device = -1;
   out.data = view->data;
   out.dtype = numpy_dtype(object, *view, name);
   out.ndim = view->nd;
@@ -112,7 +113,7 @@ void check_rank(const char* name, int ndim) {
                         " dimensions; pass a matrix (two dimensions)");
 }
 
-Tensor import_tensor(nb::handle object, const char* name) {
+Tensor import_tensor(nb::handle object, const char* name, const CallStream& stream) {
   PyTypeObject* type = Py_TYPE(object.ptr());
   PyTypeObject* ndarray = cached().ndarray;
   if (type == ndarray || PyType_IsSubtype(type, ndarray)) {
@@ -130,9 +131,9 @@ Tensor import_tensor(nb::handle object, const char* name) {
     return aligned;
   }
   if (const dlpack::Exchange* api = cached().exchange_of(object)) {
-    return import_direct(*api, object, name);
+    return import_direct(*api, object, name, stream);
   }
-  if (nb::hasattr(object, "__dlpack__")) return import_dlpack(object, name);
+  if (nb::hasattr(object, "__dlpack__")) return import_dlpack(object, name, stream);
   throw InvalidArgument(std::string(name) + " is a " + class_name(object) +
                         ", not a tensor; pass a NumPy array or a tensor that supports DLPack");
 }
@@ -180,15 +181,22 @@ std::unique_ptr<std::byte[]> dense_copy(const Tensor& tensor, std::int64_t rows,
 
 nb::object new_output(const Tensor& like, std::int64_t rows, std::int64_t columns, Dtype dtype,
                       Tensor* tensor) {
-  nb::object output = like.kind == Kind::direct
-                          ? cached().framework_empty(like.object, rows, columns, dtype)
-                          : cached().numpy_empty(rows, columns, dtype);
+  nb::object output =
+      like.kind == Kind::direct || like.device >= 0
+          ? cached().framework_empty(like.object, rows, columns, dtype, like.device >= 0)
+          : cached().numpy_empty(rows, columns, dtype);
   *tensor = import_tensor(output, "out");
+  if (tensor->device != like.device) {
+    throw DeviceError(std::string("the framework of ") + like.name + " (" +
+                      class_name(like.object) + ") made a result that is not on the device of " +
+                      like.name + "; pass out=");
+  }
   return output;
 }
 
 nb::object finish_output(const Tensor& like, nb::object output) {
-  return like.kind == Kind::dlpack ? cached().convert_like(like.object, output) : output;
+  const bool made_by_numpy = like.kind == Kind::dlpack && like.device < 0;
+  return made_by_numpy ? cached().convert_like(like.object, output) : output;
 }
 
 Dtype dtype_of(nb::handle object) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <ckdisp/generated/enums.hpp>
@@ -31,18 +32,26 @@ struct Tensor {
   std::int64_t strides[2];  // in elements
   bool regular;             // aligned, and the strides are whole elements
   bool writable;
+  int device;  // HIP's index of the GPU that holds the memory; -1 for the CPU
   nb::object keep;
 
   std::int64_t rows() const { return ndim == 2 ? shape[0] : 1; }
   std::int64_t columns() const { return ndim == 2 ? shape[1] : shape[0]; }
 };
 
-// Throws InvalidArgument for what is no tensor, has more than two or no dimensions, or an element
-// type that no kernel knows, and DeviceError for a tensor that is not in the CPU's memory.
-Tensor import_tensor(nb::handle object, const char* name);
+// The stream that a call names; none to use that which the tensors' framework works on.
+using CallStream = std::optional<std::uintptr_t>;
 
-// A new row-major matrix of the kind of `like`; *tensor is a view of it. For Kind::dlpack it is a
-// NumPy array that finish_output() converts.
+// Throws InvalidArgument for what is no tensor, has more than two or no dimensions, or an element
+// type that no kernel knows, and DeviceError for a tensor that neither the CPU nor an AMD GPU
+// holds. A tensor of a GPU is ready for work on the stream of the call.
+Tensor import_tensor(nb::handle object, const char* name, const CallStream& stream = {});
+
+// The stream on which a call with such tensors runs; of the GPU that holds `tensor`.
+void* stream_of(const Tensor& tensor, const CallStream& stream);
+
+// A new row-major matrix of the kind of `like` on its device; *tensor is a view of it. For
+// Kind::dlpack on the CPU it is a NumPy array that finish_output() converts.
 nb::object new_output(const Tensor& like, std::int64_t rows, std::int64_t columns, Dtype dtype,
                       Tensor* tensor);
 nb::object finish_output(const Tensor& like, nb::object output);

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import jit, reference
-    from ._core import Candidate, GemmProblem, Kernel, Plan, Stage
+    from ._core import Candidate, Device, GemmProblem, Kernel, Plan, Stage
     from .code_objects import inspect
     from .codegen.arch import Arch, arch
     from .codegen.errors import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .codegen.make import make_key, parse_name
     from .codegen.version import VERSION as __version__
     from .dispatcher import Dispatcher, Explanation
+    from .gpu import devices, free_device_workspaces, why_no_devices
     from .kernel_set import KernelSet
     from .registry import Registry, host_arches
     from .shuffle import shuffle_b
@@ -37,6 +38,7 @@ _HOMES = {
     "Arch": "codegen.arch",
     "BuildError": "codegen.errors",
     "Candidate": "_core",
+    "Device": "_core",
     "DeviceError": "codegen.errors",
     "Dispatcher": "dispatcher",
     "Error": "codegen.errors",
@@ -56,6 +58,8 @@ _HOMES = {
     "UnsupportedProblem": "codegen.errors",
     "Validator": "validate",
     "arch": "codegen.arch",
+    "devices": "gpu",
+    "free_device_workspaces": "gpu",
     "generate": "codegen.generate",
     "host_arches": "registry",
     "inspect": "code_objects",
@@ -64,6 +68,7 @@ _HOMES = {
     "parse_name": "codegen.make",
     "reference": "",
     "shuffle_b": "shuffle",
+    "why_no_devices": "gpu",
 }
 
 __all__ = [
@@ -71,6 +76,7 @@ __all__ = [
     "Arch",
     "BuildError",
     "Candidate",
+    "Device",
     "DeviceError",
     "Dispatcher",
     "Error",
@@ -90,6 +96,8 @@ __all__ = [
     "UnsupportedProblem",
     "Validator",
     "arch",
+    "devices",
+    "free_device_workspaces",
     "generate",
     "host_arches",
     "inspect",
@@ -98,6 +106,7 @@ __all__ = [
     "parse_name",
     "reference",
     "shuffle_b",
+    "why_no_devices",
 ]
 
 

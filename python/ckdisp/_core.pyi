@@ -3,7 +3,7 @@ The C++ runtime of ckdisp. Use the classes of the package, which wrap these.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from .codegen.key import KernelKey
 
@@ -117,6 +117,7 @@ class GemmProblem:
         layout_d: str = "r",
         ldd: Sequence[int] | None = None,
         k_batch: int = 1,
+        shuffled_b: bool = False,
     ) -> None: ...
     @staticmethod
     def from_tensors(
@@ -127,6 +128,7 @@ class GemmProblem:
         epilogue: str = "passthrough",
         out: object = None,
         out_dtype: object = None,
+        k_batch: int = 1,
     ) -> GemmProblem:
         """The problem that gemm() solves for these tensors, whatever kernels exist."""
 
@@ -173,36 +175,76 @@ class Candidate:
         """0 is chosen; -1 when not supported."""
 
 class Stage:
-    """One kernel of a plan."""
+    """One step of a plan."""
 
     @property
     def kernel(self) -> Kernel: ...
+    @property
+    def kind(self) -> Literal["prepare", "kernel"]:
+        """
+        'prepare' must happen before each run and is no part of the kernel's time.
+        """
+
     @property
     def workspace_offset(self) -> int: ...
     @property
     def workspace_bytes(self) -> int: ...
 
 class Plan:
-    """The ordered kernels that solve a problem."""
+    """The ordered steps that solve a problem."""
 
     @property
     def stages(self) -> list[Stage]: ...
     @property
     def workspace_bytes(self) -> int: ...
 
+class Device:
+    """An AMD GPU that HIP shows to this process."""
+
+    @property
+    def index(self) -> int:
+        """HIP's index."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def arch(self) -> str:
+        """Such as 'gfx942'."""
+
+    @property
+    def target(self) -> str:
+        """The arch with its features: 'gfx942:sramecc+:xnack-'."""
+
+    @property
+    def compute_units(self) -> int: ...
+    @property
+    def wave_size(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    def __index__(self) -> int: ...
+    def __repr__(self) -> str: ...
+
+def devices() -> list[Device]: ...
+def why_no_devices() -> str: ...
+def free_device_workspaces() -> None: ...
+
 class Dispatcher:
     """Picks a kernel for a problem and runs it."""
 
     def __init__(
-        self, registry: Registry, strategy: object = "heuristic", num_threads: int = 0
+        self,
+        registry: Registry,
+        strategy: object = "heuristic",
+        num_threads: int = 0,
+        arches: Sequence[str] = ...,
     ) -> None: ...
     @property
     def num_threads(self) -> int: ...
     @property
     def arches(self) -> list[str]: ...
-    def select(self, problem: GemmProblem) -> Kernel: ...
-    def explain(self, problem: GemmProblem) -> list[Candidate]: ...
-    def plan(self, problem: GemmProblem) -> Plan: ...
+    def select(self, problem: GemmProblem, device: int = -1) -> Kernel: ...
+    def explain(self, problem: GemmProblem, device: int = -1) -> list[Candidate]: ...
+    def plan(self, problem: GemmProblem, device: int = -1) -> Plan: ...
     def gemm(
         self,
         a: object,
@@ -213,7 +255,9 @@ class Dispatcher:
         out_dtype: object,
         scale: object,
         clamp: object,
+        k_batch: object,
         kernel: object,
+        stream: object,
     ) -> Any: ...
 
 def gemm_problem(
@@ -224,4 +268,5 @@ def gemm_problem(
     epilogue: object,
     out: object,
     out_dtype: object,
+    k_batch: object,
 ) -> GemmProblem: ...

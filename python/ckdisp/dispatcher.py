@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from . import _core
-from ._core import Candidate, GemmProblem, Kernel, Plan
+from ._core import Candidate, Device, GemmProblem, Kernel, Plan
 from .registry import Registry
 
 if TYPE_CHECKING:
@@ -47,7 +48,12 @@ class Dispatcher:
     support it and returns kernels, or their names, best first; it is asked once per problem.
     ``num_threads`` is for CPU kernels; None or 0 takes ``CKDISP_NUM_THREADS``, else
     ``OMP_NUM_THREADS``, else the CPUs of the process. Methods may be called from several threads
-    at once, and in a process made by fork().
+    at once, and in a process made by fork() (where HIP does not work if the parent has used it).
+
+    A call on tensors in the CPU's memory takes kernels for the CPU, one on tensors of an AMD GPU
+    kernels for its architecture. ``arch``, one or several best first, restricts this; kernels for
+    a GPU that is not here (``arch="gfx942"``) can then be selected, explained and planned, though
+    not run.
     """
 
     __slots__ = ("_core", "_gemm", "registry")
@@ -57,9 +63,11 @@ class Dispatcher:
         registry: Registry,
         strategy: Strategy = "heuristic",
         num_threads: int | None = None,
+        arch: str | Sequence[str] | None = None,
     ) -> None:
         self.registry = registry
-        self._core = _core.Dispatcher(registry._core, strategy, num_threads or 0)
+        arches = [arch] if isinstance(arch, str) else list(arch or ())
+        self._core = _core.Dispatcher(registry._core, strategy, num_threads or 0, arches)
         self._gemm = self._core.gemm
 
     @property
@@ -68,7 +76,7 @@ class Dispatcher:
 
     @property
     def arches(self) -> list[str]:
-        """Architectures whose kernels may be chosen, best first."""
+        """Architectures whose kernels may be chosen when no device is named, best first."""
         return self._core.arches
 
     @overload
@@ -83,7 +91,9 @@ class Dispatcher:
         out_dtype: Any = ...,
         scale: float = ...,
         clamp: tuple[float, float] | None = ...,
+        k_batch: int = ...,
         kernel: str | None = ...,
+        stream: Any = ...,
     ) -> NDArray[Any]: ...
     @overload
     def gemm(
@@ -97,7 +107,9 @@ class Dispatcher:
         out_dtype: Any = ...,
         scale: float = ...,
         clamp: tuple[float, float] | None = ...,
+        k_batch: int = ...,
         kernel: str | None = ...,
+        stream: Any = ...,
     ) -> TensorT: ...
     def gemm(
         self,
@@ -110,25 +122,33 @@ class Dispatcher:
         out_dtype: Any = None,
         scale: float = 1.0,
         clamp: tuple[float, float] | None = None,
+        k_batch: int = 1,
         kernel: str | None = None,
+        stream: Any = None,
     ) -> Any:
         """``epilogue(scale * a @ b, *d)``, as a tensor of the same kind as ``a``.
 
         ``a`` is (M, K), ``b`` is (K, N); NumPy arrays (bf16 and fp8 through ``ml_dtypes``) or any
-        tensors that support DLPack and lie in the CPU's memory. Row-major and column-major
-        matrices are read where they are, with any leading dimension; one with other strides is
-        copied once. ``d`` is one tensor or up to four, each (M, N), (N,), (1, N) or (M, 1), all of
-        one dtype. The result is row-major (M, N), of ``out_dtype``, else the dtype of ``out``,
-        else that of ``a`` (int32 for int8, fp16 for fp8 and bf8).
+        tensors that support DLPack, all in the CPU's memory or all on one AMD GPU. Row-major and
+        column-major matrices are read where they are, with any leading dimension; one with other
+        strides is copied once (on a GPU: refused). ``d`` is one tensor or up to four, each (M, N),
+        (N,), (1, N) or (M, 1), all of one dtype. The result is row-major (M, N), of ``out_dtype``,
+        else the dtype of ``out``, else that of ``a`` (int32 for int8, fp16 for fp8 and bf8).
 
         ``out`` receives the result; it must not share memory with an input. ``clamp`` holds the
-        bounds of ``epilogue="clamp"``. ``kernel`` names the kernel to use instead of choosing one.
+        bounds of ``epilogue="clamp"``. ``k_batch`` is the number of parts that K is split into.
+        ``kernel`` names the kernel to use instead of choosing one; one of ``gemm.preshuffle``
+        takes a ``b`` that was reordered for it.
+
+        On a GPU the call returns when the work is on the stream: the current one of the tensors'
+        framework, or ``stream``, a ``torch.cuda.Stream`` or the handle of a HIP stream. With
+        ``stream``, that one waits for the inputs; whoever uses the result elsewhere waits for it.
 
         Raises :class:`InvalidArgument`, :class:`InvalidKey` (unknown epilogue or dtype) or
-        :class:`DeviceError` (not in CPU memory) before anything runs, :class:`KernelNotFound` when
+        :class:`DeviceError` (no such device) before anything runs, :class:`KernelNotFound` when
         nothing was built for such a call, :class:`UnsupportedProblem` with every kernel's reason.
         """
-        return self._gemm(a, b, d, epilogue, out, out_dtype, scale, clamp, kernel)
+        return self._gemm(a, b, d, epilogue, out, out_dtype, scale, clamp, k_batch, kernel, stream)
 
     def problem(
         self,
@@ -139,24 +159,29 @@ class Dispatcher:
         epilogue: str = "passthrough",
         out: Any = None,
         out_dtype: Any = None,
+        k_batch: int = 1,
     ) -> GemmProblem:
         """The problem that :meth:`gemm` would solve for these tensors."""
-        return _core.gemm_problem(self._core, a, b, d, epilogue, out, out_dtype)
+        return _core.gemm_problem(self._core, a, b, d, epilogue, out, out_dtype, k_batch)
 
-    def select(self, problem: GemmProblem) -> Kernel:
-        """The kernel for ``problem``; errors as for :meth:`gemm`."""
-        return self._core.select(problem)
+    def select(self, problem: GemmProblem, *, device: Device | int | None = None) -> Kernel:
+        """The kernel for ``problem`` on ``device``, or the CPU; errors as for :meth:`gemm`."""
+        return self._core.select(problem, _index(device))
 
-    def explain(self, problem: GemmProblem) -> Explanation:
+    def explain(self, problem: GemmProblem, *, device: Device | int | None = None) -> Explanation:
         """Every kernel of the op, with its rank, or the reason why it cannot serve ``problem``."""
-        return Explanation(self._core.explain(problem))
+        return Explanation(self._core.explain(problem, _index(device)))
 
-    def plan(self, problem: GemmProblem) -> Plan:
-        """The kernels that :meth:`gemm` would run for ``problem``, and their scratch memory."""
-        return self._core.plan(problem)
+    def plan(self, problem: GemmProblem, *, device: Device | int | None = None) -> Plan:
+        """The steps that :meth:`gemm` would take for ``problem``, and their scratch memory."""
+        return self._core.plan(problem, _index(device))
 
     def __repr__(self) -> str:
         return f"<Dispatcher of {self.registry!r}, {self.num_threads} threads>"
+
+
+def _index(device: Device | int | None) -> int:
+    return -1 if device is None else operator.index(device)
 
 
 __all__ = ["Dispatcher", "Explanation"]

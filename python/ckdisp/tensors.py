@@ -79,17 +79,35 @@ def check_no_gradient(name: str) -> None:
         )
 
 
-def empty_like_kind(like: Any, rows: int, columns: int, dtype: str) -> Any:
-    """An uninitialised ``rows`` x ``columns`` tensor of the framework of ``like``, on the CPU."""
+def empty_like_kind(like: Any, rows: int, columns: int, dtype: str, on_device: bool) -> Any:
+    """An uninitialised ``rows`` x ``columns`` tensor of the framework of ``like``.
+
+    It is on the CPU, or ``on_device`` where ``like`` is.
+    """
     kind: type = type(like)
-    return _empty(kind, dtype)((rows, columns))
+    if not on_device:
+        return _empty(kind, dtype)((rows, columns), device="cpu")
+    try:
+        return _empty(kind, dtype)((rows, columns), device=like.device)
+    except (AttributeError, TypeError) as error:
+        raise InvalidArgument(
+            f"cannot make a result of type {kind.__qualname__} on its device ({error}); pass out="
+        ) from None
 
 
 @functools.cache
-def _empty(kind: type, dtype: str) -> Callable[[tuple[int, int]], Any]:
+def _empty(kind: type, dtype: str) -> Callable[..., Any]:
     framework = _module_of(kind)
     element = getattr(framework, (_NUMPY | _ML_DTYPES)[dtype])
-    return functools.partial(framework.empty, dtype=element, device="cpu")
+    return functools.partial(framework.empty, dtype=element)
+
+
+def current_stream(tensor: Any, device: int) -> int:
+    """The handle of the stream that PyTorch works on; the default stream of other frameworks."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        return 0
+    return int(torch.cuda.current_stream(device).cuda_stream)
 
 
 def convert_like(like: Any, array: np.ndarray[Any, Any]) -> Any:

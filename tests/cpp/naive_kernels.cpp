@@ -8,6 +8,21 @@
 
 using namespace ckdisp;
 
+// Each library of tests is this file with some things changed by definitions. A library for a GPU
+// holds the same loops, which read the memory of a pretended device.
+#ifndef NAIVE_ARCH
+#define NAIVE_ARCH generic
+#endif
+#ifndef NAIVE_ABI
+#define NAIVE_ABI kAbiVersion
+#endif
+#ifndef NAIVE_SCHEMA
+#define NAIVE_SCHEMA kSchemaHash
+#endif
+#ifndef NAIVE_MAGIC
+#define NAIVE_MAGIC kAbiMagic
+#endif
+
 namespace {
 
 GemmProblemData last_problem;
@@ -51,7 +66,7 @@ struct Naive {
   static constexpr GemmKey make_key() {
     GemmKey key{};
     key.family = E == Elementwise::passthrough ? Family::gemm_standard : Family::gemm_multi_d;
-    key.arch = Arch::generic;
+    key.arch = Arch::NAIVE_ARCH;
     key.dtype_a = key.dtype_b = In;
     key.dtype_c = key.dtype_d = Out;
     key.dtype_acc = integer ? Dtype::int32 : Dtype::fp32;
@@ -124,8 +139,9 @@ void add() {
   };
   std::snprintf(names[i], sizeof names[i], "naive_%s_%s_%s_%s_d%d%s", name(In), name(Out), name(L),
                 name(E), NumD, NumD > 0 ? name(OrderD) : "");
-  kernels[i] = {sizeof(ckdisp_kernel), Op::gemm,    names[i], "generic",    "cpu", &K::key,
-                sizeof(GemmKey),       K::supports, K::cost,  K::workspace, K::run};
+  kernels[i] = {
+      sizeof(ckdisp_kernel), Op::gemm,    names[i], name(Arch::NAIVE_ARCH), "cpu", &K::key,
+      sizeof(GemmKey),       K::supports, K::cost,  K::workspace,           K::run};
   pointers[i] = &kernels[i];
 }
 
@@ -158,17 +174,6 @@ void fill() {
 
 }  // namespace
 
-// Each library of tests is this file with one thing changed by a definition.
-#ifndef NAIVE_ABI
-#define NAIVE_ABI kAbiVersion
-#endif
-#ifndef NAIVE_SCHEMA
-#define NAIVE_SCHEMA kSchemaHash
-#endif
-#ifndef NAIVE_MAGIC
-#define NAIVE_MAGIC kAbiMagic
-#endif
-
 extern "C" {
 
 __attribute__((visibility("default"))) const ckdisp_library* ckdisp_kernel_library() {
@@ -185,14 +190,15 @@ __attribute__((visibility("default"))) const ckdisp_library* ckdisp_kernel_libra
   return &library;
 }
 
-// What the last call got: data of A, B, C, D0, then lda, ldb, ldc, ldd0.
+// What the last call got: data of A, B, C, D0, then lda, ldb, ldc, ldd0 and the launch.
 __attribute__((visibility("default"))) void naive_last_call(std::int64_t* out) {
   const auto address = [](const void* p) { return reinterpret_cast<std::intptr_t>(p); };
   const std::int64_t values[] = {address(last_args.a),    address(last_args.b),
                                  address(last_args.c),    address(last_args.d[0]),
                                  last_problem.lda,        last_problem.ldb,
                                  last_problem.ldc,        last_problem.ldd[0],
-                                 last_launch.num_threads, static_cast<int>(last_problem.layout)};
+                                 last_launch.num_threads, static_cast<int>(last_problem.layout),
+                                 last_launch.device,      address(last_launch.stream)};
   std::memcpy(out, values, sizeof values);
 }
 

@@ -105,7 +105,7 @@ def test_problem() -> None:
         "m": 2, "n": 3, "k": 4, "dtype_a": "int8", "dtype_b": "int8", "dtype_c": "int32",
         "dtype_acc": "int32", "layout": "crr", "lda": 2, "ldb": 3, "ldc": 3,
         "elementwise": "passthrough", "num_d": 0, "dtype_d": "int32", "layout_d": "r", "ldd": [],
-        "k_batch": 1,
+        "k_batch": 1, "shuffled_b": False,
     }  # fmt: skip
     assert (problem.flops, problem.bytes) == (48, 8 + 12 + 24)
     assert problem == GemmProblem(2, 3, 4, dtype_a="int8", layout="crr", lda=2)

@@ -14,16 +14,26 @@ if TYPE_CHECKING:
     from .. import Candidate
 
 
+arch_option = click.option(
+    "--arch",
+    metavar="ARCH",
+    help="Answer for this architecture, e.g. gfx942, whether it is here or not.",
+)
+
+
 @click.command("select")
 @problem_options
 @source_options
+@arch_option
 @json_option
-def select_command(problem: ProblemOptions, source: Source, as_json: bool) -> None:
+def select_command(
+    problem: ProblemOptions, source: Source, arch: str | None, as_json: bool
+) -> None:
     """Say which kernel runs a problem.
 
     The exit code is 1 if no kernel supports it; `ckdisp explain` says why.
     """
-    dispatcher = source.dispatcher(problem)
+    dispatcher = source.dispatcher(problem, arch)
     kernel = dispatcher.select(problem.make())
     if as_json:
         print_json(
@@ -36,14 +46,17 @@ def select_command(problem: ProblemOptions, source: Source, as_json: bool) -> No
 @click.command("explain")
 @problem_options
 @source_options
+@arch_option
 @json_option
-def explain_command(problem: ProblemOptions, source: Source, as_json: bool) -> None:
+def explain_command(
+    problem: ProblemOptions, source: Source, arch: str | None, as_json: bool
+) -> None:
     """Show every candidate kernel for a problem and why it loses or wins.
 
     Costs are estimates of which only the order matters. The exit code is 1 if no kernel supports
     the problem.
     """
-    candidates = source.dispatcher(problem).explain(problem.make())
+    candidates = source.dispatcher(problem, arch).explain(problem.make())
     if as_json:
         print_json({"problem": problem.to_dict(), "candidates": [_to_dict(c) for c in candidates]})
     else:

@@ -50,6 +50,7 @@ class ProblemOptions:
             layout=self.layout,
             elementwise=self.epilogue,
             num_d=self.num_d,
+            shuffled_b=self.family == "gemm.preshuffle",
         )
 
     def where(self) -> dict[str, list[Any]]:

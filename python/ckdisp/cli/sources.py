@@ -41,14 +41,14 @@ class Source:
     tiles: str | None
     threads: int | None
 
-    def registry(self, problem: ProblemOptions) -> Registry:
-        """The kernels of the source."""
+    def registry(self, problem: ProblemOptions, arch: str = "native") -> Registry:
+        """The kernels of the source; ``arch`` is what --jit compiles for."""
         from .. import Registry
 
         if self.jit:
             selection = Selection(
                 family=problem.family,
-                arches=("native",),
+                arches=(arch,),
                 provider=None,
                 preset=self.preset,
                 tiles=self.tiles,
@@ -63,13 +63,16 @@ class Source:
             registry.add(path)
         return registry
 
-    def dispatcher(self, problem: ProblemOptions) -> Dispatcher:
-        """A dispatcher over the kernels of the family of ``problem``."""
+    def dispatcher(self, problem: ProblemOptions, arch: str | None = None) -> Dispatcher:
+        """A dispatcher over the kernels of the family of ``problem``, for this machine or ``arch``.
+
+        What ``arch`` names need not be here.
+        """
         from .. import Dispatcher
 
-        registry = self.registry(problem)
+        registry = self.registry(problem, arch or "native")
         family = registry.filter(lambda kernel: kernel.family == problem.family)
-        return Dispatcher(family, num_threads=self.threads)
+        return Dispatcher(family, num_threads=self.threads, arch=arch)
 
 
 _OPTIONS = (
