@@ -39,14 +39,17 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         Toolchain("/usr/bin/c++", ("-g",)), ("/opt/ckdisp/include",), accepts=lambda flag: True
     )
     tree = make_tree("golden", [(key.name, key)], setup)
+    gpu = make_key("gemm.standard", arch="gfx942", dtype="fp16", layout="rcr")
+    targets = {"gfx942": "gfx942:xnack-"}
     return {
+        "unit.hip": unit_texts([(gpu.name, gpu)], targets)[f"units/{gpu.name}.hip"],
         "unit.cpp": unit_texts([(key.name, key)], {})[f"units/{key.name}.cpp"],
         "library.cpp": library_text(tree).replace(VERSION, "VERSION"),
         "build.ninja": ninja_text(tree),
     }
 
 
-@pytest.mark.parametrize("name", ["unit.cpp", "library.cpp", "build.ninja"])
+@pytest.mark.parametrize("name", ["unit.cpp", "unit.hip", "library.cpp", "build.ninja"])
 def test_golden(texts: dict[str, str], name: str) -> None:
     path = GOLDEN / name
     if os.environ.get("CKDISP_UPDATE_GOLDEN"):
