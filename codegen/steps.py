@@ -5,10 +5,13 @@ Every writer of build files, and the JIT, works from these alone.
 
 from __future__ import annotations
 
+import functools
 import os
-import string
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+_VARIABLE = re.compile(r"\$(\w+)")
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,11 @@ class Command:
 
     def arguments(self, step: Step) -> list[str]:
         """The command for ``step`` as one list."""
-        return [*self.words, *(step.fill(word) for word in self.files.split())]
+        return [*self.words, *self.operands(step)]
+
+    def operands(self, step: Step) -> list[str]:
+        """What follows ``words`` in the command for ``step``."""
+        return [step.fill(word) if "$" in word else word for word in self.files.split()]
 
 
 @dataclass(frozen=True)
@@ -65,11 +72,11 @@ class Step:
     rule: Rule
     variables: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def source(self) -> str:
         return self.rule.source.replace("%", self.name)
 
-    @property
+    @functools.cached_property
     def output(self) -> str:
         return self.rule.output.replace("%", self.name)
 
@@ -80,7 +87,7 @@ class Step:
     def fill(self, text: str) -> str:
         """``text`` with source, output and the variables of this step."""
         values = {"in": self.source, "out": self.output, **self.variables}
-        return string.Template(text).substitute(values)
+        return _VARIABLE.sub(lambda found: values[found[1]], text)
 
     @property
     def depfile(self) -> str:

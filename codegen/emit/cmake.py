@@ -100,8 +100,8 @@ def _argument(word: str) -> str:
 
 def _files(command: Command, step: Step) -> str:
     """What follows the words of ``command``."""
-    arguments = command.arguments(step)[len(command.words) :]
-    return " ".join(_in_source(w) if w == step.source else quote(w) for w in arguments)
+    words = command.operands(step)
+    return " ".join(_in_source(w) if w == step.source else quote(w) for w in words)
 
 
 def _depends(step: Step, made: Collection[str]) -> str:

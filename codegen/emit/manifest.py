@@ -67,12 +67,11 @@ def compile_commands_text(tree: Tree, folder: Path) -> str:
     # Written by hand: the flags are the same thousands of times.
     rows = ",\n".join(
         f'  {{"directory": {where}, "file": {json.dumps(step.source)}, "output": "{step.output}", '
-        f'"arguments": {heads[step.rule.name]}, {json.dumps(_files(step))[1:]}}}'
+        f'"arguments": {heads[step.rule.name]}, {_operands(step)[1:]}}}'
         for step in tree.steps
     )
     return f"[\n{rows}\n]\n"
 
 
-def _files(step: Step) -> list[str]:
-    command = step.rule.commands[0]
-    return command.arguments(step)[len(command.words) :]
+def _operands(step: Step) -> str:
+    return json.dumps(step.rule.commands[0].operands(step))
