@@ -41,11 +41,17 @@ def _tensor_of(capsule: object) -> DLTensor:
 
 
 class Array:
-    """A GPU's tensor with nothing but DLPack. Notes the streams that it was made ready for."""
+    """A GPU's tensor with nothing but DLPack. Notes the streams that it was made ready for.
 
-    def __init__(self, array: np.ndarray[Any, Any], index: int = 0) -> None:
+    ``code`` is that of the element type in DLPack, if it is not that of ``array``.
+    """
+
+    def __init__(
+        self, array: np.ndarray[Any, Any], index: int = 0, code: int | None = None
+    ) -> None:
         self.array = array
         self.index = index
+        self.code = code
         self.streams: list[int | None] = []
 
     @property
@@ -62,6 +68,8 @@ class Array:
         capsule = self.array.__dlpack__(max_version=max_version)
         tensor = _tensor_of(capsule)
         tensor.device_type, tensor.device_id = ROCM, self.index
+        if self.code is not None:
+            tensor.code = self.code
         return capsule
 
 
@@ -73,7 +81,12 @@ def install(name: str, **members: Any) -> ModuleType:
     """Make a framework called ``name`` whose tensors are arrays, with more ``members``."""
     module = ModuleType(name)
     module.__dict__.update(
-        from_dlpack=Array, empty=empty, Tensor=Array, float32=np.float32, int32=np.int32, **members
+        from_dlpack=Array,
+        empty=empty,
+        Tensor=Array,
+        float32=np.float32,
+        float16=np.float16,
+        **members,
     )
     sys.modules[name] = module
     Array.__module__ = name

@@ -84,9 +84,9 @@ nb::object Cached::numpy_empty(std::int64_t rows, std::int64_t columns, Dtype dt
 }
 
 nb::object Cached::framework_empty(nb::handle like, std::int64_t rows, std::int64_t columns,
-                                   Dtype dtype, bool on_device) const {
+                                   Dtype dtype, bool on_device, bool fnuz) const {
   const nb::handle make = helper(make_empty_, "empty_like_kind");
-  return nb::object(make(like, rows, columns, to_name(dtype), on_device));
+  return nb::object(make(like, rows, columns, to_name(dtype), on_device, fnuz));
 }
 
 std::uintptr_t Cached::framework_stream(nb::handle tensor, int device) const {

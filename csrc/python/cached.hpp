@@ -30,7 +30,7 @@ class Cached {
   nb::object numpy_empty(std::int64_t rows, std::int64_t columns, Dtype dtype) const;
   // Helpers in ckdisp.tensors, for what is rare or specific to a framework.
   nb::object framework_empty(nb::handle like, std::int64_t rows, std::int64_t columns, Dtype dtype,
-                             bool on_device) const;
+                             bool on_device, bool fnuz) const;
   // The stream that the framework of a GPU's tensor works on; 0 is the default stream.
   std::uintptr_t framework_stream(nb::handle tensor, int device) const;
   nb::object convert_like(nb::handle like, nb::handle array) const;

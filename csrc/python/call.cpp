@@ -3,6 +3,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
+#include <ckdisp/device.hpp>
 #include <ckdisp/errors.hpp>
 #include <ckdisp/names.hpp>
 
@@ -121,7 +122,7 @@ class Resolver {
     } else {
       validate(call_.problem);  // before memory is taken for a size that cannot be
       Tensor out;
-      call_.output = new_output(call_.a, problem_.m, problem_.n, problem_.dtype_c, &out);
+      call_.output = new_output(call_.a, problem_.m, problem_.n, problem_.dtype_c, fnuz_, &out);
       use_output(out);
       call_.keep.push_back(std::move(out));
     }
@@ -148,6 +149,7 @@ class Resolver {
     describe_types();
     describe_d_count();
     describe_place();
+    describe_encoding();
     find_kernel();
     choose_layout();
     if (call_.launch.device >= 0) check_no_copies();
@@ -176,6 +178,28 @@ class Resolver {
     };
     throw InvalidArgument(place(call_.a) + " and " + place(t) +
                           "; move them to one place, e.g. with .to()");
+  }
+
+  // FP8 numbers mean what the place takes them for, so they must be of its encoding.
+  void describe_encoding() {
+    const auto is_fp8 = [](Dtype t) { return t == Dtype::fp8 || t == Dtype::bf8; };
+    const bool any = is_fp8(problem_.dtype_a) || is_fp8(problem_.dtype_b) ||
+                     is_fp8(problem_.dtype_c) || is_fp8(problem_.dtype_d);
+    if (!any) return;
+    const std::string arch = call_.a.device < 0 ? "the CPU" : ckdisp::device(call_.a.device).arch;
+    fnuz_ = arch == "gfx90a" || arch == "gfx942";
+    const auto check = [&](const Tensor& t) {
+      if (!is_fp8(t.dtype) || t.fnuz == fnuz_) return;
+      throw InvalidArgument(std::string(t.name) + " holds " + to_name(t.dtype) +
+                            (t.fnuz ? " in the FNUZ" : " in the OCP") + " encoding, and " + arch +
+                            " computes with the other; convert it to float8_" +
+                            (t.dtype == Dtype::fp8 ? (fnuz_ ? "e4m3fnuz" : "e4m3fn")
+                                                   : (fnuz_ ? "e5m2fnuz" : "e5m2")));
+    };
+    check(call_.a);
+    check(b_);
+    for (const Tensor& d : d_) check(d);
+    if (out_) check(*out_);
   }
 
   // A kernel that reads a reordered B is asked for by name, with a B that was made for it.
@@ -374,6 +398,7 @@ class Resolver {
   std::optional<Kernel> kernel_;  // the one asked for, if it is there
   Order a_order_ = Order::r, b_order_ = Order::r;
   bool copy_a_ = false, copy_b_ = false;
+  bool fnuz_ = false;  // the encoding of fp8 and bf8 where the call runs
 };
 
 }  // namespace

@@ -22,7 +22,9 @@ enum Code : std::uint8_t {
   kFloat = 2,
   kBfloat = 4,
   kFloat8E4m3fn = 10,
-  kFloat8E5m2 = 12
+  kFloat8E4m3fnuz = 11,
+  kFloat8E5m2 = 12,
+  kFloat8E5m2fnuz = 13
 };
 
 struct Tensor {

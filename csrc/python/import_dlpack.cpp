@@ -22,8 +22,10 @@ Dtype dlpack_dtype(const dlpack::DataType& type, nb::handle object, const char* 
       case dlpack::kBfloat << 8 | 16:
         return Dtype::bf16;
       case dlpack::kFloat8E4m3fn << 8 | 8:
+      case dlpack::kFloat8E4m3fnuz << 8 | 8:
         return Dtype::fp8;
       case dlpack::kFloat8E5m2 << 8 | 8:
+      case dlpack::kFloat8E5m2fnuz << 8 | 8:
         return Dtype::bf8;
       case dlpack::kInt << 8 | 8:
         return Dtype::int8;
@@ -78,6 +80,8 @@ Tensor from_dlpack(const dlpack::Tensor& view, nb::handle object, Kind kind, con
   out.device = device;
   out.data = static_cast<std::byte*>(view.data) + view.byte_offset;
   out.dtype = dlpack_dtype(view.dtype, object, name);
+  out.fnuz =
+      view.dtype.code == dlpack::kFloat8E4m3fnuz || view.dtype.code == dlpack::kFloat8E5m2fnuz;
   out.ndim = view.ndim;
   std::int64_t dense = 1;
   for (int i = view.ndim - 1; i >= 0; --i) {

@@ -180,10 +180,10 @@ std::unique_ptr<std::byte[]> dense_copy(const Tensor& tensor, std::int64_t rows,
 }
 
 nb::object new_output(const Tensor& like, std::int64_t rows, std::int64_t columns, Dtype dtype,
-                      Tensor* tensor) {
+                      bool fnuz, Tensor* tensor) {
   nb::object output =
       like.kind == Kind::direct || like.device >= 0
-          ? cached().framework_empty(like.object, rows, columns, dtype, like.device >= 0)
+          ? cached().framework_empty(like.object, rows, columns, dtype, like.device >= 0, fnuz)
           : cached().numpy_empty(rows, columns, dtype);
   *tensor = import_tensor(output, "out");
   if (tensor->device != like.device) {

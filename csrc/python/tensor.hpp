@@ -27,6 +27,7 @@ struct Tensor {
   Kind kind;
   void* data;
   Dtype dtype;
+  bool fnuz;  // fp8 and bf8: the encoding of gfx90a and gfx942, not that of OCP
   int ndim;
   std::int64_t shape[2];
   std::int64_t strides[2];  // in elements
@@ -53,7 +54,7 @@ void* stream_of(const Tensor& tensor, const CallStream& stream);
 // A new row-major matrix of the kind of `like` on its device; *tensor is a view of it. For
 // Kind::dlpack on the CPU it is a NumPy array that finish_output() converts.
 nb::object new_output(const Tensor& like, std::int64_t rows, std::int64_t columns, Dtype dtype,
-                      Tensor* tensor);
+                      bool fnuz, Tensor* tensor);
 nb::object finish_output(const Tensor& like, nb::object output);
 
 // Element type by anything that names one: "fp16", numpy.float16, torch.float16.

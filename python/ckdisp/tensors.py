@@ -18,7 +18,8 @@ from .codegen.errors import InvalidArgument, InvalidKey, suggest
 
 _NUMPY = {"fp32": "float32", "fp16": "float16", "int8": "int8", "int32": "int32"}
 _ML_DTYPES = {"bf16": "bfloat16", "fp8": "float8_e4m3fn", "bf8": "float8_e5m2"}
-_NAMES = {v: k for k, v in (_NUMPY | _ML_DTYPES).items()}
+_FNUZ = {"fp8": "float8_e4m3fnuz", "bf8": "float8_e5m2fnuz"}  # on gfx90a and gfx942
+_NAMES = {v: k for names in (_NUMPY, _ML_DTYPES, _FNUZ) for k, v in names.items()}
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -79,16 +80,19 @@ def check_no_gradient(name: str) -> None:
         )
 
 
-def empty_like_kind(like: Any, rows: int, columns: int, dtype: str, on_device: bool) -> Any:
+def empty_like_kind(
+    like: Any, rows: int, columns: int, dtype: str, on_device: bool, fnuz: bool
+) -> Any:
     """An uninitialised ``rows`` x ``columns`` tensor of the framework of ``like``.
 
-    It is on the CPU, or ``on_device`` where ``like`` is.
+    It is on the CPU, or ``on_device`` where ``like`` is; ``fnuz`` is the encoding of fp8 there.
     """
     kind: type = type(like)
+    element = _FNUZ[dtype] if fnuz and dtype in _FNUZ else (_NUMPY | _ML_DTYPES)[dtype]
     if not on_device:
-        return _empty(kind, dtype)((rows, columns), device="cpu")
+        return _empty(kind, element)((rows, columns), device="cpu")
     try:
-        return _empty(kind, dtype)((rows, columns), device=like.device)
+        return _empty(kind, element)((rows, columns), device=like.device)
     except (AttributeError, TypeError) as error:
         raise InvalidArgument(
             f"cannot make a result of type {kind.__qualname__} on its device ({error}); pass out="
@@ -96,10 +100,9 @@ def empty_like_kind(like: Any, rows: int, columns: int, dtype: str, on_device: b
 
 
 @functools.cache
-def _empty(kind: type, dtype: str) -> Callable[..., Any]:
+def _empty(kind: type, element: str) -> Callable[..., Any]:
     framework = _module_of(kind)
-    element = getattr(framework, (_NUMPY | _ML_DTYPES)[dtype])
-    return functools.partial(framework.empty, dtype=element)
+    return functools.partial(framework.empty, dtype=getattr(framework, element))
 
 
 def current_stream(tensor: Any, device: int) -> int:

@@ -3,6 +3,7 @@ each case runs in its own."""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 from collections.abc import Callable
@@ -13,10 +14,12 @@ from typing import Any
 import gpu_arrays
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from gpu_arrays import Array
 from naive_kernels import compile_fake_hip, compile_library, last_call
 
 import ckdisp
+from ckdisp.cli.app import app
 
 pytestmark = pytest.mark.xdist_group("gpu")
 
@@ -185,6 +188,29 @@ def test_both_kinds_of_kernels_in_one_registry(run: Callable[..., None]) -> None
     run(both_kinds_of_kernels_in_one_registry)
 
 
+def fp8_is_that_of_the_device(gpu: Path, cpu: Path) -> None:
+    gpu_arrays.install("some_framework")
+    fn, fnuz = 10, 11  # codes of float8_e4m3fn and float8_e4m3fnuz in DLPack
+    disp = dispatcher(gpu)
+    ones = np.ones((4, 4), np.uint8)
+    old, new = Array(ones, 0, fnuz), Array(ones, 0, fn)
+    assert disp.gemm(old, old).array.dtype == np.float16
+    with pytest.raises(ckdisp.InvalidArgument) as caught:
+        disp.gemm(old, new)
+    assert str(caught.value) == (
+        "b holds fp8 in the OCP encoding, and gfx942 computes with the other; convert it to "
+        "float8_e4m3fnuz"
+    )
+    with pytest.raises(ckdisp.InvalidArgument, match=r"the FNUZ encoding, and gfx950 .*fn$"):
+        disp.gemm(Array(ones, 1, fnuz), Array(ones, 1, fnuz))
+    with pytest.raises(ckdisp.UnsupportedProblem, match="call is for device 1, a gfx950"):
+        disp.gemm(Array(ones, 1, fn), Array(ones, 1, fn))
+
+
+def test_fp8_is_that_of_the_device(run: Callable[..., None]) -> None:
+    run(fp8_is_that_of_the_device, devices="gfx942,gfx950")
+
+
 def devices(gpu: Path, cpu: Path) -> None:
     first, second = ckdisp.devices()
     assert (first.index, first.arch, first.target) == (0, "gfx942", "gfx942:sramecc+:xnack-")
@@ -306,3 +332,15 @@ def forked(gpu: Path, cpu: Path) -> None:
 
 def test_a_forked_process_has_no_gpu(run: Callable[..., None]) -> None:
     run(forked)
+
+
+def test_the_command_line_answers_for_an_absent_arch(parts: tuple[Path, Path, Path]) -> None:
+    problem = ["gemm.standard", "--shape", "3x4x5", "--layout", "rrr", "--library", str(parts[0])]
+    result = CliRunner().invoke(app, ["select", *problem, "--arch", "gfx942"])
+    assert (result.exit_code, result.stdout) == (0, f"{RRR}\n")
+    result = CliRunner().invoke(app, ["explain", *problem, "--arch", "gfx1100", "--json"])
+    assert result.exit_code == 1
+    texts = {c["kernel"]: c["text"] for c in json.loads(result.stdout)["candidates"]}
+    assert texts[RRR] == "was built for gfx942, and the dispatcher plans for gfx1100"
+    result = CliRunner().invoke(app, ["select", *problem, "--arch", "gfx943"])
+    assert result.exit_code == 2 and "did you mean 'gfx942'?" in result.stderr
