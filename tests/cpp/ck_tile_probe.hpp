@@ -62,9 +62,10 @@ struct ProbeOf {
       result->both += ours && theirs;
       result->neither += !ours && !theirs;
       result->unnamed += refusal.reason == Reason::provider;
-      // CK's check does not ask for whole blocks of a shuffled B, nor how the loop of compv6 ends.
-      constexpr bool strict =
-          key.family == Family::gemm_preshuffle || key.pipeline == Pipeline::compv6;
+      // CK's check asks neither for whole blocks of a shuffled B nor how loops over K end.
+      constexpr bool overruns =
+          key.pipeline == Pipeline::compv4 || key.pipeline == Pipeline::compv6;
+      constexpr bool strict = key.family == Family::gemm_preshuffle || (overruns && !key.pad_k);
       result->too_strict += !strict && !ours && theirs &&
                             (refusal.reason == Reason::pad || refusal.reason == Reason::alignment);
     }

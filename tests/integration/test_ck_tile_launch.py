@@ -200,7 +200,9 @@ def test_reasons(driver: Driver) -> None:
         supports("v4", problem(65, 64, 64)): "ok",  # behind the last row there is nothing
         supports("v4", problem(64, 72, 64)): "pad: N is 72, not a multiple of 64",
         supports("v4", problem(64, 64, 72)): "pad: K is 72, not a multiple of 64",
-        supports("v6", problem(64, 64, 64)): "pad: K is 64 in 1 part(s): a part of one tile",
+        supports("v4", problem(64, 64, 192)): "pad: K is 192 in 1 part(s), each of 3 tile(s)",
+        supports("v4", problem(64, 64, 64)): "ok",
+        supports("v6", problem(64, 64, 64)): "pad: K is 64 in 1 part(s), each of 1 tile(s)",
         supports("v6", problem(64, 64, 128)): "ok",
         supports("shuffled", problem(128, 128, 64)): "ok",
         supports("shuffled", problem(128, 128, 64, ldb=128)): "leading_dimension: ldb is 128",

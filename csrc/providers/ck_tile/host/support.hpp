@@ -185,16 +185,21 @@ struct Support {
            multiple("N", p.n, tile_n, key.pad_n, refusal);
   }
 
-  // An odd number of loops over K ends in three steps in compv6, whose last two are zeros where K
-  // is padded; CK's check does not ask.
+  // For these numbers of tiles along K, CK's loops multiply more tiles than there are: compv6 three
+  // for one, compv4 and compasync five for three. The rest are zeros where K is padded, and else
+  // whatever lies behind. CK's check does not ask.
+  static constexpr index_t kOverrun = key.pipeline == Pipeline::compv6      ? 1
+                                      : key.pipeline == Pipeline::compv4    ? 3
+                                      : key.pipeline == Pipeline::compasync ? 3
+                                                                            : 0;
   static bool loops_end(const GemmProblemData& p, Refusal* refusal) {
-    if (key.pipeline != Pipeline::compv6) return true;
-    const Parts<Key> parts(p.k, p.k_batch);
-    if (Parts<Key>::loops(parts.last) > 1) return true;
+    const index_t loops = Parts<Key>::loops(Parts<Key>(p.k, p.k_batch).last);
+    if (loops != kOverrun) return true;
     return reject(refusal, Reason::pad,
-                  "K is %lld in %d part(s): a part of one tile is too little for compv6 without "
-                  "padding of K",
-                  static_cast<long long>(p.k), static_cast<int>(p.k_batch));
+                  "K is %lld in %d part(s), each of %d tile(s): for so many the loop of %s reads "
+                  "beyond K, and the kernel does not pad it",
+                  static_cast<long long>(p.k), static_cast<int>(p.k_batch), static_cast<int>(loops),
+                  name_of(key.pipeline));
   }
 
   static bool whole_vectors(const char* what, std::int64_t size, index_t vector, const char* matrix,
