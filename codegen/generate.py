@@ -170,6 +170,7 @@ def library_text(tree: Tree) -> str:
         version=VERSION,
         symbols=[symbol(u.name) for u in tree.units],
         flags=_c_string(flags),
+        hip=_c_string(tree.setup.hip.version) if tree.setup.hip is not None else "",
     )
 
 

@@ -174,6 +174,7 @@ def test_make_builds_the_same_library(lab: Lab) -> None:
 
     assert make() == {"header": 2, "device": 1, "host": 1}
     assert kernel_count(lab.out / "libckdisp_kernels.so") == 3
+    assert b'"hip": "HIP 7.1' in (lab.out / "libckdisp_kernels.so").read_bytes()
     assert make() == {}
     lab.change("detail.hpp")
     assert make() == {"header": 2, "device": 1, "host": 1}
