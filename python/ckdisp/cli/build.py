@@ -88,7 +88,7 @@ def generate_command(
         click.echo(f"left out: {plural(len(result.left_out), 'kernel')}", err=True)
         for kernel in result.left_out[:_SHOWN]:
             click.echo(f"  {kernel.name}", err=True)
-        click.echo(f"  because of {result.left_out[0].reason}", err=True)
+        click.echo(f"  {result.left_out[0].reason}", err=True)
     click.echo(
         f"{result.folder}: {plural(count, 'kernel')}; {len(result.written)} files written, "
         f"{len(result.unchanged)} unchanged, {len(result.removed)} removed"
