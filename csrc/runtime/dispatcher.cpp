@@ -193,6 +193,18 @@ struct Dispatcher::Impl {
     return out;
   }
 
+  // Throws unless this very kernel can serve the call.
+  void check_call(Kernel kernel, const GemmProblemData& problem, const GemmArgs& args,
+                  const Launch& launch) const {
+    validate(problem);
+    validate(problem, args);
+    std::optional<Target> made;
+    const Target& target = target_of(launch, &made);
+    const Candidate candidate = examine(kernel, problem, launch, target);
+    if (!candidate.supported) refuse_all({candidate}, problem, target);
+    if (home.is_plan()) detail::check_place(kernel, launch);
+  }
+
   // In the registry's order, without ranks.
   static std::vector<Candidate> explain_all(const Snapshot& view, const GemmProblemData& problem,
                                             const Launch& launch, const Target& target) {
@@ -295,15 +307,21 @@ void Dispatcher::run(std::string_view kernel_name, const GemmProblemData& proble
   launch = impl_->complete(launch);
   const std::optional<Kernel> kernel = impl_->registry.find(kernel_name);
   if (!kernel) throw detail::kernel_not_found(impl_->registry, kernel_name);
-  validate(problem);
-  validate(problem, args);
-  std::optional<Target> made;
-  const Target& target = impl_->target_of(launch, &made);
-  const Candidate candidate = Impl::examine(*kernel, problem, launch, target);
-  if (!candidate.supported) Impl::refuse_all({candidate}, problem, target);
-  if (impl_->home.is_plan()) detail::check_place(*kernel, launch);
+  impl_->check_call(*kernel, problem, args, launch);
   const detail::Needs needs = detail::needs_of(*kernel->table(), problem, launch);
   detail::run_kernel(*kernel->table(), needs, problem, args, launch);
+}
+
+void Dispatcher::run(const Stage& stage, const GemmProblemData& problem, const GemmArgs& args,
+                     Launch launch) const {
+  launch = impl_->complete(launch);
+  impl_->check_call(stage.kernel, problem, args, launch);
+  const ckdisp_kernel& kernel = *stage.kernel.table();
+  const bool prepares = stage.kind == StageKind::prepare;
+  detail::Needs needs = detail::needs_of(kernel, problem, launch);
+  needs.prepare = needs.prepare && prepares;
+  detail::run_kernel(kernel, needs, problem, args, launch,
+                     prepares ? detail::Steps::only_prepare : detail::Steps::all);
 }
 
 const Registry& Dispatcher::registry() const { return impl_->registry; }

@@ -19,11 +19,13 @@ struct Work {
   const GemmProblemData& problem;
   const GemmArgs& args;
   const Launch& launch;
+  Steps steps;
 };
 
 void run_stages(const Work& work, void* workspace, Refusal* refusal, bool* done) {
-  const auto& [kernel, needs, problem, args, launch] = work;
+  const auto& [kernel, needs, problem, args, launch, steps] = work;
   *done = !needs.prepare || kernel.prepare(&problem, &args, workspace, &launch, refusal);
+  if (steps == Steps::only_prepare) return;
   *done = *done && kernel.run(&problem, &args, workspace, &launch, refusal);
 }
 
@@ -50,8 +52,8 @@ Needs needs_of(const ckdisp_kernel& kernel, const GemmProblemData& problem, cons
 }
 
 void run_kernel(const ckdisp_kernel& kernel, const Needs& needs, const GemmProblemData& problem,
-                const GemmArgs& args, const Launch& launch) {
-  const Work work{kernel, needs, problem, args, launch};
+                const GemmArgs& args, const Launch& launch, Steps steps) {
+  const Work work{kernel, needs, problem, args, launch, steps};
   Refusal refusal{};
   bool done = false;
   (launch.device < 0 ? run_on_cpu : run_on_device)(work, &refusal, &done);

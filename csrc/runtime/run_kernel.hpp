@@ -13,10 +13,12 @@ struct Needs {
   bool prepare;
 };
 
+enum class Steps { all, only_prepare };
+
 Needs needs_of(const ckdisp_kernel& kernel, const GemmProblemData& problem, const Launch& launch);
 
 // Throws DeviceError when the kernel fails. On a device, returns when the work is on the stream.
 void run_kernel(const ckdisp_kernel& kernel, const Needs& needs, const GemmProblemData& problem,
-                const GemmArgs& args, const Launch& launch);
+                const GemmArgs& args, const Launch& launch, Steps steps = Steps::all);
 
 }  // namespace ckdisp::detail

@@ -214,9 +214,18 @@ void prepares_before_each_run() {
   }
   dispatcher.run("a", problem(), args());
   CHECK(behaviours[0].prepared == 4);
+  dispatcher.run(plan.stages[0], problem(), args());
+  CHECK(behaviours[0].prepared == 5 && behaviours[0].runs == 4);
+  for (int i = 5; i <= 6; ++i) {  // as a timer does
+    dispatcher.run(plan.stages[1], problem(), args());
+    CHECK(behaviours[0].prepared == 5 && behaviours[0].runs == i);
+  }
+  GemmArgs bad = args();
+  bad.c = nullptr;
+  CHECK_THROWS(dispatcher.run(plan.stages[1], problem(), bad), InvalidArgument, "C is null");
   behaviours[0].prepare_succeeds = false;
   CHECK_THROWS(dispatcher.run(problem(), args()), DeviceError, "a failed: mock 0 is not ready");
-  CHECK(behaviours[0].runs == 4);
+  CHECK(behaviours[0].runs == 6);
 }
 
 void remembers_without_allocating() {

@@ -94,6 +94,10 @@ class Dispatcher {
   // The same with the named kernel; UnsupportedProblem says why it cannot.
   void run(std::string_view kernel_name, const GemmProblemData& problem, const GemmArgs& args,
            Launch launch = {}) const;
+  // One stage of a plan for the same problem and launch: to time a kernel without what prepares it.
+  // All stages in order compute C.
+  void run(const Stage& stage, const GemmProblemData& problem, const GemmArgs& args,
+           Launch launch = {}) const;
 
   Kernel select(const GemmProblem& problem, Launch launch = {}) const {
     return select(problem.data(), launch);
