@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
 from pathlib import Path
 
+import amd
 import pytest
 from cmake_project import ROOT, Project, cmake_dir, run
 
@@ -24,7 +26,7 @@ def snippets(language: str) -> list[str]:
 def test_every_language_is_known() -> None:
     """A block in a language that no test below reads would never be run."""
     languages = set(re.findall(r"^```(\w+)$", README, flags=re.MULTILINE))
-    assert languages == {"sh", "python", "json", "cmake", "cpp", "console"}
+    assert languages == {"sh", "python", "json", "cmake", "cpp", "console", "bash"}
 
 
 def test_make_targets_exist() -> None:
@@ -66,6 +68,23 @@ def test_console(tmp_path: Path) -> None:
         assert (prompt, program) == ("$", "ckdisp")
         command = [sys.executable, "-m", "ckdisp", *arguments]
         run(*command, cwd=tmp_path, CKDISP_CACHE_DIR=str(tmp_path / "cache")).ok()
+
+
+def test_amd_commands(tmp_path: Path) -> None:
+    """The kernels of the README are compiled for real and hold matrix instructions."""
+    amd.toolchain()
+    (block,) = snippets("bash")
+    for line in block.splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        assert program == "ckdisp"
+        command = [sys.executable, "-m", "ckdisp", *arguments]
+        text = run(*command, cwd=tmp_path, COLUMNS="200").ok().text
+    library = "amd_kernels/libckdisp_kernels.so"
+    report = run(sys.executable, "-m", "ckdisp", "inspect", library, "--json", cwd=tmp_path).ok()
+    kernels = json.loads(report.text)
+    assert kernels
+    assert all(k["arch"] == "gfx942" and sum(k["matrix"].values()) > 0 for k in kernels)
+    assert "gfx942" in text
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda p: p.name)
