@@ -24,7 +24,7 @@ from ckdisp.codegen.generate import generate
 from ckdisp.codegen.headers import own_include_dirs
 from ckdisp.codegen.key import KernelKey
 from ckdisp.codegen.providers import Setup
-from ckdisp.codegen.rocm import HipToolchain
+from ckdisp.codegen.rocm import HipToolchain, NotInstalled
 
 PRESET, COUNT, SINGLE = "gemm.fp16_rcr_essential", 8, 2
 
@@ -167,7 +167,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", default="gfx942")
     arch = parser.parse_args().arch
-    hip = HipToolchain.find()
+    try:
+        hip = HipToolchain.find()
+    except NotInstalled as error:
+        print(f"skipped: {error}")
+        return
     keys = list(KernelSet.preset(PRESET, arch)[:COUNT])
     single = keys[SINGLE]
     print(f"{arch}, {hip.version}, {os.cpu_count()} processors; CPU seconds")
