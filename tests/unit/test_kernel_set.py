@@ -25,8 +25,8 @@ def test_a_curated_sweep_is_small_valid_and_complete(arch):
     assert 20 <= len(ks) <= 200
     assert all(not rejected for rejected in check_all(list(ks)))
     assert len(set(ks.names())) == len(ks)
-    # Every curated type is there in every layout.
-    for dtype in {k.dtype_a for k in ks}:
+    # Every curated type is there in every layout; gfx950 has no transposing reads of fp32.
+    for dtype in {k.dtype_a for k in ks} - ({"fp32"} if arch == "gfx950" else set()):
         assert {k.layout for k in ks if k.dtype_a == dtype} == {"rcr", "rrr", "crr", "ccr"}
 
 
