@@ -4,6 +4,7 @@ compute with, on the pretended devices of ``cpp/fake_hip.cpp``."""
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -136,3 +137,12 @@ def offer_exchange(stream: int) -> None:
     capsule = _api.PyCapsule_New(ctypes.addressof(exchange), b"dlpack_exchange_api", None)
     Array.__dlpack_c_exchange_api__ = capsule  # type: ignore[attr-defined]
     Array.exchange = exchange  # type: ignore[attr-defined]
+
+
+def call(file: str, name: str, *arguments: Any) -> None:
+    """Call function ``name`` of ``file``: a new process cannot import a test module by name."""
+    spec = importlib.util.spec_from_file_location("cases", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    getattr(module, name)(*arguments)

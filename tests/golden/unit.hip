@@ -2,8 +2,8 @@
 #include "providers/ck_tile/gemm.hpp"
 
 // Its name is part of the names of the kernels, which the host asks for: it is unique in a library.
-struct ckdisp_key_gemm_standard_cktile_gfx942_fp16_fp16_fp16_fp32_rcr_passthrough_d0_fp16_r_t256x256x32_w2x2x1_r32x32x16_compv4_intrawave_cshuffle_fmnk_g1_b1 {
-  static constexpr const char* name = "gemm_standard_cktile_gfx942_fp16_fp16_fp16_fp32_rcr_passthrough_d0_fp16_r_t256x256x32_w2x2x1_r32x32x16_compv4_intrawave_cshuffle_fmnk_g1_b1";
+struct ckdisp_key_gemm_standard_cktile_gfx942_fp16_fp16_fp16_fp32_rcr_passthrough_d0_fp16_r_t256x128x32_w2x2x1_r32x32x16_compv4_intrawave_cshuffle_fmnk_g1_b1 {
+  static constexpr const char* name = "gemm_standard_cktile_gfx942_fp16_fp16_fp16_fp32_rcr_passthrough_d0_fp16_r_t256x128x32_w2x2x1_r32x32x16_compv4_intrawave_cshuffle_fmnk_g1_b1";
   static constexpr const char* target = "gfx942:xnack-";
   static constexpr ckdisp::GemmKey key{
       .family = ckdisp::Family::gemm_standard, .provider = ckdisp::Provider::ck_tile,
@@ -11,7 +11,7 @@ struct ckdisp_key_gemm_standard_cktile_gfx942_fp16_fp16_fp16_fp32_rcr_passthroug
       .dtype_b = ckdisp::Dtype::fp16, .dtype_c = ckdisp::Dtype::fp16,
       .dtype_acc = ckdisp::Dtype::fp32, .layout = ckdisp::Layout::rcr,
       .elementwise = ckdisp::Elementwise::passthrough, .num_d = 0, .dtype_d = ckdisp::Dtype::fp16,
-      .layout_d = ckdisp::Order::r, .tile = {256, 256, 32}, .wave = {2, 2, 1},
+      .layout_d = ckdisp::Order::r, .tile = {256, 128, 32}, .wave = {2, 2, 1},
       .warp = {32, 32, 16}, .pipeline = ckdisp::Pipeline::compv4,
       .scheduler = ckdisp::Scheduler::intrawave, .epilogue = ckdisp::Epilogue::cshuffle,
       .pad_m = true, .pad_n = true, .pad_k = true, .persistent = false, .split_k = false,
@@ -19,4 +19,4 @@ struct ckdisp_key_gemm_standard_cktile_gfx942_fp16_fp16_fp16_fp32_rcr_passthroug
   };
 };
 
-CKDISP_CK_TILE_GEMM_KERNEL(ckdisp_k_gemm_standard_cktile_gfx942_fp16_fp16_fp16_fp32_rcr_passthrough_d0_fp16_r_t256x256x32_w2x2x1_r32x32x16_compv4_intrawave_cshuffle_fmnk_g1_b1, ckdisp_key_gemm_standard_cktile_gfx942_fp16_fp16_fp16_fp32_rcr_passthrough_d0_fp16_r_t256x256x32_w2x2x1_r32x32x16_compv4_intrawave_cshuffle_fmnk_g1_b1)
+CKDISP_CK_TILE_GEMM_KERNEL(ckdisp_k_gemm_standard_cktile_gfx942_fp16_fp16_fp16_fp32_rcr_passthrough_d0_fp16_r_t256x128x32_w2x2x1_r32x32x16_compv4_intrawave_cshuffle_fmnk_g1_b1, ckdisp_key_gemm_standard_cktile_gfx942_fp16_fp16_fp16_fp32_rcr_passthrough_d0_fp16_r_t256x128x32_w2x2x1_r32x32x16_compv4_intrawave_cshuffle_fmnk_g1_b1)

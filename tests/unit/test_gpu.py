@@ -53,7 +53,7 @@ def run(parts: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> Call
         }.items():
             monkeypatch.setenv(name, value)
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            pool.submit(case, gpu, cpu).result()
+            pool.submit(gpu_arrays.call, __file__, case.__name__, gpu, cpu).result()
 
     return run
 
