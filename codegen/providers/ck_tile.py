@@ -32,12 +32,14 @@ _FLAGS = (
     "-Wno-deprecated-attributes",
 )
 _HOST_FLAGS = ("-fPIC", "-fvisibility=hidden")
-# What CK's own build passes if the compiler takes it. Never -amdgpu-early-inline-all together with
-# -amdgpu-function-calls=false, as CK does: upstream's compilers then inline without end.
+# What CK's own build passes if the compiler takes it. Without function calls the main loop stays in
+# its kernel even where two kernels of a unit share it. Never -amdgpu-early-inline-all beside that,
+# as CK does: upstream's compilers then inline without end.
 _OPTIONAL = (
     ("-fno-offload-uniform-block",),
     ("-mllvm", "--lsr-drop-solution=1"),
     ("-mllvm", "-enable-post-misched=0"),
+    ("-mllvm", "-amdgpu-function-calls=false"),
     ("-mllvm", "-amdgpu-coerce-illegal-types=1"),
 )
 _COMPRESS = ("--offload-compress",)
