@@ -286,3 +286,19 @@ def test_every_subset_of_archs_links(lab: Lab) -> None:
         library = build_library(kernels, Options(progress=False))
         assert kernel_count(library) == len(subset)
     assert lab.compiled() == len(levels)
+
+
+def test_headers_behind_a_link_are_known_by_their_place_below_the_folder(tmp_path: Path) -> None:
+    """A ROCm may hold CK's headers as a link; the cache must not depend on where that leads."""
+    (tmp_path / "ck" / "tile").mkdir(parents=True)
+    (tmp_path / "ck" / "tile" / "gemm.hpp").write_text("gemm")
+    (tmp_path / "rocm").mkdir()
+    (tmp_path / "rocm" / "tile").symlink_to(tmp_path / "ck" / "tile")
+    headers = Headers([], {"hip": [str(tmp_path / "rocm")]})
+    ((path, whose, contents),) = headers.listing([f"{tmp_path}/rocm/tile/gemm.hpp"], "hip")
+    assert (path, whose, len(contents)) == ("tile/gemm.hpp", "hip", 1)
+    moved = Headers([], {"hip": [str(tmp_path / "ck")]})
+    assert moved.matches([(path, whose, contents)])
+    (tmp_path / "ck" / "tile" / "gemm.hpp").write_text("changed")
+    changed = Headers([], {"hip": [str(tmp_path / "rocm")]})
+    assert not changed.matches([(path, whose, contents)])

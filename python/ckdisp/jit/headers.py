@@ -27,11 +27,15 @@ class Headers:
         self._roots = {OWN: [os.path.realpath(p) for p in own]}
         for name, folders in system.items():
             self._roots[name] = [*self._roots[OWN], *map(os.path.realpath, folders)]
+        # Where a path may lie: the roots, and the same folders by the names they were given.
+        self._places = {OWN: [*self._roots[OWN], *map(os.path.abspath, own)]}
+        for name, folders in system.items():
+            self._places[name] = [*self._roots[name], *map(os.path.abspath, (*own, *folders))]
         self._known: dict[tuple[str, str], list[str]] = {}
 
     def listing(self, paths: Iterable[str], compiler: str) -> Listing:
         """The listing of the headers at the absolute ``paths``, read by ``compiler``."""
-        entries = sorted({self._portable(os.path.realpath(p), compiler) for p in paths})
+        entries = sorted({self._portable(p, compiler) for p in paths})
         return [(path, whose, self._contents(path, whose)) for path, whose in entries]
 
     def matches(self, listing: Listing, *, own_only: bool = False) -> bool:
@@ -43,11 +47,15 @@ class Headers:
         )
 
     def _portable(self, path: str, compiler: str) -> tuple[str, str]:
-        for whose in (OWN, compiler):
-            inside = [r for r in self._roots[whose] if path.startswith(r + os.sep)]
-            if inside:
-                return os.path.relpath(path, max(inside, key=len)), whose
-        return path, compiler
+        # First as it was found: a folder of headers may be a link to elsewhere.
+        forms = [path] if os.pardir not in path.split(os.sep) else []
+        real = os.path.realpath(path)
+        for form in (*forms, real):
+            for whose in (OWN, compiler):
+                inside = [r for r in self._places[whose] if form.startswith(r + os.sep)]
+                if inside:
+                    return os.path.relpath(form, max(inside, key=len)), whose
+        return real, compiler
 
     def _contents(self, path: str, whose: str) -> list[str]:
         found = self._known.get((path, whose))
