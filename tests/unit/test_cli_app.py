@@ -138,8 +138,13 @@ def test_a_reader_that_leaves_is_no_error() -> None:
 
 def test_interrupt_in_the_middle_is_quiet() -> None:
     many = ["list", "gemm.standard", "--arch", "gfx942", "--tiles", "all"]
+    # A shell starts its background jobs with interrupts off, and children keep that.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from ckdisp.cli import main; main()"
+    )
     with subprocess.Popen(
-        [sys.executable, "-m", "ckdisp", *many],
+        [sys.executable, "-c", program, *many],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
