@@ -23,7 +23,8 @@ class Arch:
     ``lds_bytes`` and ``wave_size`` are 0 for CPU levels; ``vector_bytes``, ``vector_registers``,
     ``features``, ``compile_flags`` and ``implies`` are empty for GPUs. ``waves`` holds the allowed
     (M, N, K) waves per block; ``warp_tiles`` the allowed (M, N, K) warp tiles per
-    ``dtypeA_dtypeB_accumulator``; on a CPU a warp tile is a register tile.
+    ``dtypeA_dtypeB_accumulator``; on a CPU a warp tile is a register tile. ``fp8`` is the encoding
+    of fp8 and bf8 on a GPU that has them: ``fnuz`` or ``ocp``.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Arch:
     provider: str
     family: str
     wave_size: int
+    fp8: str
     lds_bytes: int
     vector_bytes: int
     vector_registers: int
@@ -81,6 +83,7 @@ def arches() -> dict[str, Arch]:
             provider=facts["provider"],
             family=facts["family"],
             wave_size=facts.get("wave_size", 0),
+            fp8=facts.get("fp8", ""),
             lds_bytes=facts.get("lds_bytes", 0),
             vector_bytes=facts.get("vector_bytes", 0),
             vector_registers=facts.get("vector_registers", 0),

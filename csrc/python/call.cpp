@@ -5,8 +5,10 @@
 
 #include <ckdisp/device.hpp>
 #include <ckdisp/errors.hpp>
+#include <ckdisp/generated/arches.hpp>
 #include <ckdisp/names.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -187,7 +189,9 @@ class Resolver {
                      is_fp8(problem_.dtype_c) || is_fp8(problem_.dtype_d);
     if (!any) return;
     const std::string arch = call_.a.device < 0 ? "the CPU" : ckdisp::device(call_.a.device).arch;
-    fnuz_ = arch == "gfx90a" || arch == "gfx942";
+    fnuz_ = std::any_of(std::begin(kArches), std::end(kArches), [&](const ArchFacts& facts) {
+      return arch == facts.name && facts.fp8 == Fp8::fnuz;
+    });
     const auto check = [&](const Tensor& t) {
       if (!is_fp8(t.dtype) || t.fnuz == fnuz_) return;
       throw InvalidArgument(std::string(t.name) + " holds " + to_name(t.dtype) +

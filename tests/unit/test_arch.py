@@ -33,6 +33,20 @@ def test_lds_budgets_per_pipeline_and_arch():
     assert arch("gfx950").lds_budget("preshufflev2") == 81920
 
 
+def test_fp8_has_one_encoding_on_each_arch_that_multiplies_it():
+    encodings = {name: facts.fp8 for name, facts in arches().items() if facts.fp8}
+    assert encodings == {
+        "gfx90a": "fnuz",
+        "gfx942": "fnuz",
+        "gfx950": "ocp",
+        "gfx1200": "ocp",
+        "gfx1201": "ocp",
+    }
+    for name, facts in arches().items():
+        if facts.is_gpu:
+            assert bool(facts.fp8) == ("fp8_fp8_fp32" in facts.warp_tiles), name
+
+
 def test_target_features_are_parsed():
     assert parse_target("gfx942:sramecc+:xnack-") == ("gfx942", {"sramecc": True, "xnack": False})
     assert arch("gfx942:sramecc+:xnack-").name == "gfx942"

@@ -14,11 +14,6 @@ constexpr bool is_family(Arch arch, const char* family) {
 }
 constexpr bool is_rdna(Arch arch) { return is_family(arch, "rdna3") || is_family(arch, "rdna4"); }
 
-// Whether the arch has OCP FP8 numbers; false is the older FNUZ encoding.
-constexpr bool has_ocp_fp8(Arch arch) {
-  return is_family(arch, "cdna4") || is_family(arch, "rdna4");
-}
-
 // The arch that a device pass compiles for.
 #if defined(__HIP_DEVICE_COMPILE__)
 inline constexpr Arch kDeviceArch =
@@ -58,7 +53,8 @@ struct ArchGuard {
                 "the unit is compiled for another --offload-arch than the arch of its key");
   static_assert(CK_TILE_USE_WMMA == (is_rdna(arch) ? 1 : 0),
                 "CK_TILE_USE_WMMA must be 1 on RDNA and 0 on CDNA, in both passes");
-  static_assert(is_family(arch, "rdna3") || CK_TILE_USE_OCP_FP8 == (has_ocp_fp8(arch) ? 1 : 0),
+  static_assert(is_family(arch, "rdna3") ||
+                    CK_TILE_USE_OCP_FP8 == (facts(arch).fp8 == Fp8::ocp ? 1 : 0),
                 "CK_TILE_USE_OCP_FP8 must be 1 on gfx950 and RDNA 4, 0 on older CDNA, in both "
                 "passes");
 #if defined(CK_GFX950_SUPPORT)
