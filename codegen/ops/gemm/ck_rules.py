@@ -12,7 +12,7 @@ import numpy as np
 
 from ...arch import arch
 from ...columns import Array, Columns
-from ...enums import DTYPE, ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT, PIPELINE
+from ...enums import DTYPE, ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT
 from ...rules import Rule
 from . import facts
 from .key import GemmKey
@@ -31,16 +31,8 @@ _CSHUFFLE = EPILOGUE.code("cshuffle")
 _gpu_rule = functools.partial(kind_rule, True)
 
 
-def _pipeline(c: Columns, *values: str) -> Array:
-    return facts.one_of(PIPELINE, values, c["pipeline"])
-
-
 def _int(c: Columns, name: str) -> Array:
     return c[name].astype(np.int64)
-
-
-def _wave_size(c: Columns) -> Array:
-    return np.maximum(facts.arch_array("wave_size")[c["arch"]].astype(np.int64), 1)
 
 
 def _ratio(a: Array, b: Array) -> Array:
@@ -99,14 +91,14 @@ def _load(side: str, c: Columns) -> Array:
     along_k = _along_k(c, side)
     contiguous, rows = np.where(along_k, k, outer), np.where(along_k, outer, k)
     size = facts.element_bytes(c[f"dtype_{side}"])
-    waves, lanes = _waves(c), _wave_size(c)
+    waves, lanes = _waves(c), facts.lanes(c)
     vector = _load_vector(contiguous, _ratio(outer * k, waves * lanes), size)
     # Each of two wave groups loads tiles of its own.
-    loading = np.where(_pipeline(c, "compv5"), waves // 2, waves)
+    loading = np.where(facts.has_pipeline(c, "compv5"), waves // 2, waves)
     spread = _spread(contiguous, rows, vector, loading, lanes)
     # Loads that go to LDS directly are as wide as one register or four.
     width = vector * size
-    direct = ~_pipeline(c, "compasync") | (width == _VECTOR_BYTES) | (width == 4)
+    direct = ~facts.has_pipeline(c, "compasync") | (width == _VECTOR_BYTES) | (width == 4)
     return np.asarray((c["family"] == _PRESHUFFLE) | (spread & direct))
 
 
@@ -135,8 +127,8 @@ def _swizzle(c: Columns) -> Array:
 def _transposed(c: Columns) -> Array:
     """LDS reads of gfx950 that transpose: A stored by columns, B stored by rows."""
     values = _TRANSPOSED_BYTES // facts.element_bytes(c["dtype_a"])
-    reads = _ratio(_int(c, "warp_n") * _int(c, "warp_k"), values * _wave_size(c))
-    exact = reads * values * _wave_size(c) == _int(c, "warp_n") * _int(c, "warp_k")
+    reads = _ratio(_int(c, "warp_n") * _int(c, "warp_k"), values * facts.lanes(c))
+    exact = reads * values * facts.lanes(c) == _int(c, "warp_n") * _int(c, "warp_k")
     half = facts.one_of(DTYPE, ("fp16", "bf16"), c["dtype_a"])
     byte = facts.one_of(DTYPE, ("fp8", "bf8", "int8"), c["dtype_a"])
     known = (reads == 1) & (half | byte) | (reads == 2) & half | (reads == 4) & byte
@@ -145,7 +137,7 @@ def _transposed(c: Columns) -> Array:
 
 
 def _cshuffle_rows(c: Columns) -> Array:
-    per_lane = _ratio(_int(c, "warp_m") * _int(c, "warp_n"), _wave_size(c))
+    per_lane = _ratio(_int(c, "warp_m") * _int(c, "warp_n"), facts.lanes(c))
     repeats = _ratio(_int(c, "tile_m"), _int(c, "warp_m") * _int(c, "wave_m"))
     power_of_two = repeats & (repeats - 1) == 0
     # A lane stores at most 16 values at once, which such a warp tile has by itself.
@@ -199,7 +191,7 @@ RULES: tuple[Rule, ...] = (
         "mixed_types",
         "fp8 x bf8 needs a pipeline that picks the instruction by both types",
         "dtype_a dtype_b pipeline",
-        lambda c: (c["dtype_a"] == c["dtype_b"]) | _pipeline(c, *_MIXED),
+        lambda c: (c["dtype_a"] == c["dtype_b"]) | facts.has_pipeline(c, *_MIXED),
         lambda k: (
             f"pipeline {k.pipeline} multiplies {k.dtype_a} x {k.dtype_b} as if both were "
             f"{k.dtype_a}; use {', '.join(_MIXED)}"
@@ -209,21 +201,21 @@ RULES: tuple[Rule, ...] = (
         "persistent_pipeline",
         "only some pipelines have a persistent kernel",
         "persistent pipeline",
-        lambda c: ~c["persistent"].astype(np.bool_) | _pipeline(c, *_PERSISTENT),
+        lambda c: ~c["persistent"].astype(np.bool_) | facts.has_pipeline(c, *_PERSISTENT),
         lambda k: f"pipeline {k.pipeline} has no persistent kernel; use {', '.join(_PERSISTENT)}",
     ),
     _gpu_rule(
         "compv5_layout",
         "the wave groups of compv5 find their parts of K in layout rcr only",
         "pipeline layout",
-        lambda c: ~_pipeline(c, "compv5") | (c["layout"] == LAYOUT.code("rcr")),
+        lambda c: ~facts.has_pipeline(c, "compv5") | (c["layout"] == LAYOUT.code("rcr")),
         lambda k: f"pipeline compv5 has only layout rcr, not {k.layout}",
     ),
     _gpu_rule(
         "compasync_arch",
         "compasync loads to LDS in 16 bytes, as only gfx950 can",
         "arch pipeline",
-        lambda c: ~_pipeline(c, "compasync") | facts.in_family(c, ("cdna4",)),
+        lambda c: ~facts.has_pipeline(c, "compasync") | facts.in_family(c, ("cdna4",)),
         lambda k: f"pipeline compasync is for gfx950, {k.arch} has no such loads",
     ),
     _gpu_rule(

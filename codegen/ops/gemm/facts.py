@@ -78,6 +78,16 @@ def _member_table(enum: Enum, values: tuple[str, ...]) -> Array:
     return np.array([v in values for v in enum.values])
 
 
+def has_pipeline(c: Columns, *values: str) -> Array:
+    """Whether the pipeline is one of ``values``."""
+    return one_of(PIPELINE, values, c["pipeline"])
+
+
+def lanes(c: Columns) -> Array:
+    """Lanes of a wave; 1 on a CPU, so that it can divide."""
+    return np.maximum(arch_array("wave_size")[c["arch"]].astype(np.int64), 1)
+
+
 def in_family(c: Columns, families: tuple[str, ...]) -> Array:
     """Whether the arch belongs to one of the hardware families."""
     return np.asarray(_family_table(families)[c["arch"]])

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...arch import arch
 from ...columns import Array, Columns
-from ...enums import DTYPE, ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT, PIPELINE, SCHEDULER
+from ...enums import DTYPE, ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT, SCHEDULER
 from ...rules import Rule
 from . import facts
 from .key import GemmKey
@@ -22,10 +22,6 @@ _WARP = ("warp_m", "warp_n", "warp_k")
 
 
 _gpu_rule = functools.partial(kind_rule, True)
-
-
-def _pipeline(c: Columns, *values: str) -> Array:
-    return facts.one_of(PIPELINE, values, c["pipeline"])
 
 
 def _waves(c: Columns) -> Array:
@@ -58,7 +54,7 @@ def _lds_use(c: Columns) -> Array:
     inputs = a + c["tile_n"] * k * facts.element_bytes(c["dtype_b"])
     # The second wave group hands its accumulators to the first through LDS.
     sums = c["tile_m"].astype(np.int64) * c["tile_n"] * 4
-    return np.asarray(np.where(_pipeline(c, "compv5"), np.maximum(inputs, sums), inputs))
+    return np.asarray(np.where(facts.has_pipeline(c, "compv5"), np.maximum(inputs, sums), inputs))
 
 
 def _lds_reason(k: GemmKey) -> str:
@@ -74,23 +70,19 @@ def _lds_reason(k: GemmKey) -> str:
     )
 
 
-def _lanes(c: Columns) -> Array:
-    return np.maximum(facts.arch_array("wave_size")[c["arch"]], 1)
-
-
 def _preshuffle_load(c: Columns) -> Array:
     repeat = c["tile_m"] // np.maximum(c["wave_m"] * c["warp_m"], 1)
     values = c["warp_m"].astype(np.int64) * c["warp_k"] * repeat
     loaded = values * facts.element_bytes(c["dtype_a"])
-    whole = (loaded > 0) & (loaded % (_lanes(c) * 16) == 0)
+    whole = (loaded > 0) & (loaded % (facts.lanes(c) * 16) == 0)
     return np.asarray((c["family"] != _PRESHUFFLE) | whole)
 
 
 def _preshuffle_rows(c: Columns) -> Array:
     per_vector = 16 // facts.element_bytes(c["dtype_a"])
     vectors = np.maximum(c["tile_k"] // per_vector, 1)
-    rows = (_lanes(c) // vectors) * c["wave_m"] * c["wave_n"] * c["wave_k"]
-    fits = (_lanes(c) % vectors == 0) & (rows > 0) & (c["tile_m"] % np.maximum(rows, 1) == 0)
+    rows = (facts.lanes(c) // vectors) * c["wave_m"] * c["wave_n"] * c["wave_k"]
+    fits = (facts.lanes(c) % vectors == 0) & (rows > 0) & (c["tile_m"] % np.maximum(rows, 1) == 0)
     return np.asarray((c["family"] != _PRESHUFFLE) | fits)
 
 
@@ -105,7 +97,7 @@ def _preshuffle_rows_reason(k: GemmKey) -> str:
 
 
 def _wave_groups(c: Columns) -> Array:
-    v5 = _pipeline(c, "compv5")
+    v5 = facts.has_pipeline(c, "compv5")
     two = (c["num_wave_groups"] == 2) & (c["wave_k"] == 2)
     two &= (c["wave_m"] == 1) & (c["wave_n"] == 1)
     one = (c["num_wave_groups"] == 1) & (c["wave_k"] == 1)
@@ -128,7 +120,7 @@ def _split_k_output(c: Columns) -> Array:
 
 def _scheduler_default(c: Columns) -> Array:
     default = c["scheduler"] == SCHEDULER.code("default")
-    return np.asarray(default == _pipeline(c, "preshufflev2"))
+    return np.asarray(default == facts.has_pipeline(c, "preshufflev2"))
 
 
 RULES: tuple[Rule, ...] = (
@@ -136,14 +128,14 @@ RULES: tuple[Rule, ...] = (
         "gpu_pipeline",
         "packed and skinny are pipelines of the CPU provider",
         "pipeline",
-        lambda c: ~_pipeline(c, "packed", "skinny"),
+        lambda c: ~facts.has_pipeline(c, "packed", "skinny"),
         lambda k: f"pipeline {k.pipeline} exists only on CPU levels, not on {k.arch}",
     ),
     _gpu_rule(
         "preshuffle_pipeline",
         "gemm.preshuffle uses preshufflev2, and only it does",
         "family pipeline",
-        lambda c: (c["family"] == _PRESHUFFLE) == _pipeline(c, "preshufflev2"),
+        lambda c: (c["family"] == _PRESHUFFLE) == facts.has_pipeline(c, "preshufflev2"),
         lambda k: (
             f"{k.family} cannot use pipeline {k.pipeline}: "
             "preshufflev2 belongs to gemm.preshuffle and is its only pipeline"
@@ -175,7 +167,8 @@ RULES: tuple[Rule, ...] = (
         "compv6 is known to work on CDNA only",
         "arch pipeline",
         lambda c: (
-            ~_pipeline(c, "compv6") | facts.in_family(c, ("cdna1", "cdna2", "cdna3", "cdna4"))
+            ~facts.has_pipeline(c, "compv6")
+            | facts.in_family(c, ("cdna1", "cdna2", "cdna3", "cdna4"))
         ),
         lambda k: f"pipeline compv6 is made for CDNA, {k.arch} is {arch(k.arch).family}",
     ),
@@ -185,7 +178,7 @@ RULES: tuple[Rule, ...] = (
         "pipeline scheduler",
         lambda c: (
             (c["scheduler"] != SCHEDULER.code("interwave"))
-            | _pipeline(c, "mem", "packed", "skinny")
+            | facts.has_pipeline(c, "mem", "packed", "skinny")
         ),
         lambda k: f"scheduler interwave exists only for pipeline mem, not {k.pipeline}",
     ),
