@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+
+import pytest
+
+from ckdisp.codegen.rocm import ck, roots
+from ckdisp.codegen.rocm.archs import SETTING, SHARED_SETTINGS
 
 VERSION = "AMD clang version 20.0.0git (roc-7.1.0)"
 
@@ -86,3 +92,17 @@ def make_ck(include: Path, changed: Mapping[str, str] = MappingProxyType({})) ->
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return include
+
+
+def hide_rocm(monkeypatch: pytest.MonkeyPatch, folder: Path, path: str | None = "/nowhere") -> None:
+    """Nothing is found but what a test makes: no settings, no packages, no /opt/rocm.
+
+    ``folder`` stands for the root of the file system, ``path`` replaces ``PATH``.
+    """
+    monkeypatch.setattr(roots, "DEFAULT_ROOT", str(folder / "opt" / "rocm"))
+    for name in ("rocm_sdk", "_rocm_sdk_core", "aiter_meta"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in (*roots.SETTINGS, ck.SETTING, SETTING, *SHARED_SETTINGS):
+        monkeypatch.delenv(name, raising=False)
+    if path is not None:
+        monkeypatch.setenv("PATH", path)

@@ -29,22 +29,13 @@ const Probe* find(const char* name) {
 }
 
 GemmProblemData read_problem(const GemmKey& key) {
-  GemmProblemData p{};
+  GemmProblemData p = problem_of(key);
   std::int64_t ldd = 0;
   if (std::scanf("%" SCNd64 "%" SCNd64 "%" SCNd64 "%" SCNd64 "%" SCNd64 "%" SCNd64 "%" SCNd64 "%d",
                  &p.m, &p.n, &p.k, &p.lda, &p.ldb, &p.ldc, &ldd, &p.k_batch) != 8) {
     std::exit(2);
   }
   for (int i = 0; i < key.num_d; ++i) p.ldd[i] = ldd;
-  p.dtype_a = key.dtype_a;
-  p.dtype_b = key.dtype_b;
-  p.dtype_c = key.dtype_c;
-  p.dtype_acc = key.dtype_acc;
-  p.dtype_d = key.dtype_d;
-  p.layout = key.layout;
-  p.layout_d = key.layout_d;
-  p.elementwise = key.elementwise;
-  p.num_d = static_cast<std::uint8_t>(key.num_d);
   return p;
 }
 

@@ -38,7 +38,7 @@ struct ProbeOf {
       return (1 + below(12)) * grain[below(7)];
     };
     for (int i = 0; i < count; ++i) {
-      GemmProblemData p{};
+      GemmProblemData p = problem_of(key);
       p.m = size(key.tile[0]);
       p.n = size(key.tile[1]);
       p.k = size(key.tile[2]);
@@ -47,15 +47,6 @@ struct ProbeOf {
       p.ldb = b_is_row_major(key.layout) ? p.n : p.k;
       p.ldc = p.n;
       for (int d = 0; d < key.num_d; ++d) p.ldd[d] = p.n;
-      p.dtype_a = key.dtype_a;
-      p.dtype_b = key.dtype_b;
-      p.dtype_c = key.dtype_c;
-      p.dtype_acc = key.dtype_acc;
-      p.dtype_d = key.dtype_d;
-      p.layout = key.layout;
-      p.layout_d = key.layout_d;
-      p.elementwise = key.elementwise;
-      p.num_d = static_cast<std::uint8_t>(key.num_d);
       Refusal refusal{};
       const bool ours = Support<Key>::supports(p, &refusal);
       const bool theirs = CkCheck<Key>::accepts(Support<Key>::sizes_of(p));

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from fake_rocm import make_ck, make_rocm, script
+from fake_rocm import hide_rocm, make_ck, make_rocm, script
 
 from ckdisp.cli.app import app
-from ckdisp.codegen.rocm import roots
-from ckdisp.codegen.rocm.archs import SETTING, SHARED_SETTINGS
+from ckdisp.codegen.rocm.archs import SETTING
 
 
 @pytest.fixture(autouse=True)
 def no_rocm_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roots, "DEFAULT_ROOT", str(tmp_path / "opt" / "rocm"))
-    for name in ("rocm_sdk", "_rocm_sdk_core", "aiter_meta"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for name in (*roots.SETTINGS, SETTING, *SHARED_SETTINGS, "CKDISP_CK_INCLUDE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PATH", "/nowhere")
+    hide_rocm(monkeypatch, tmp_path)
 
 
 def checks() -> dict[str, dict[str, str]]:

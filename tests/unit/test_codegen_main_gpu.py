@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-from fake_rocm import make_rocm
+from fake_rocm import hide_rocm, make_rocm
 
 from ckdisp.codegen.__main__ import main
-from ckdisp.codegen.rocm import roots
-from ckdisp.codegen.rocm.archs import SETTING, SHARED_SETTINGS
+from ckdisp.codegen.rocm.archs import SETTING
 
 GPU = {
     "family": "gemm.standard",
@@ -23,12 +21,7 @@ CPU = {"family": "gemm.standard", "arch": "generic", "where": {"dtype": "fp32", 
 
 @pytest.fixture(autouse=True)
 def no_rocm_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roots, "DEFAULT_ROOT", str(tmp_path / "opt" / "rocm"))
-    for name in ("rocm_sdk", "_rocm_sdk_core", "aiter_meta"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for name in (*roots.SETTINGS, SETTING, *SHARED_SETTINGS, "CKDISP_CK_INCLUDE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    hide_rocm(monkeypatch, tmp_path, "/usr/bin:/bin")
 
 
 class Lab:

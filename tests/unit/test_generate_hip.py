@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fake_hip import FakeHip, gpu_keys, many_gpu_keys, write_hip_headers
+from fake_rocm import hide_rocm
 from stub_kernels import kernel_count, keys
 
 from ckdisp.codegen.build import build
@@ -217,13 +218,9 @@ def test_a_failure_names_the_kernel(lab: Lab) -> None:
     lab.build()
 
 
-def test_no_hip_compiler(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CKDISP_ROCM_PATH", "ROCM_PATH", "HIP_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("ckdisp.codegen.rocm.roots.DEFAULT_ROOT", "/nowhere")
-    monkeypatch.setattr("ckdisp.codegen.rocm.roots.package_folder", lambda name: None)
+def test_no_hip_compiler(lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     paths = [p for p in os.environ["PATH"].split(":") if not (Path(p) / "hipcc").exists()]
-    monkeypatch.setenv("PATH", ":".join(paths))
+    hide_rocm(monkeypatch, tmp_path, ":".join(paths))
     with pytest.raises(BuildError, match="no usable HIP compiler: tried"):
         lab.generate(gpu_keys(1), hip=None)
     assert not lab.out.exists()

@@ -8,20 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_rocm import NEWER, OLDER, make_ck, make_rocm, script
+from fake_rocm import NEWER, OLDER, hide_rocm, make_ck, make_rocm, script
 
 from ckdisp.codegen.errors import BuildError
-from ckdisp.codegen.rocm import HipToolchain, roots
+from ckdisp.codegen.rocm import HipToolchain
 
 NOWHERE = {"PATH": "/nowhere"}
 
 
 @pytest.fixture(autouse=True)
 def no_rocm_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is found but what a test makes: no packages, no /opt/rocm."""
-    monkeypatch.setattr(roots, "DEFAULT_ROOT", str(tmp_path / "opt" / "rocm"))
-    for name in ("rocm_sdk", "_rocm_sdk_core", "aiter_meta"):
-        monkeypatch.setitem(sys.modules, name, None)
+    hide_rocm(monkeypatch, tmp_path, path=None)
 
 
 def site_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *packages: str) -> Path:

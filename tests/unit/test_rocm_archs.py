@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from pathlib import Path
 
 import pytest
-from fake_rocm import make_rocm, script
+from fake_rocm import hide_rocm, make_rocm, script
 
 from ckdisp import InvalidKey, KernelSet
 from ckdisp.codegen.declare import resolve_archs
-from ckdisp.codegen.rocm import roots
 from ckdisp.codegen.rocm.archs import SETTING, SHARED_SETTINGS, default_archs, find_archs
 
 ENTRY = {"family": "gemm.standard", "provider": "ck_tile", "where": {"dtype": "fp16"}}
@@ -20,12 +18,7 @@ ENTRY = {"family": "gemm.standard", "provider": "ck_tile", "where": {"dtype": "f
 
 @pytest.fixture(autouse=True)
 def no_rocm_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roots, "DEFAULT_ROOT", str(tmp_path / "opt" / "rocm"))
-    for name in ("rocm_sdk", "_rocm_sdk_core"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for name in (SETTING, *SHARED_SETTINGS, *roots.SETTINGS):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PATH", "/nowhere")
+    hide_rocm(monkeypatch, tmp_path)
 
 
 def test_settings_in_order() -> None:
