@@ -3,25 +3,12 @@
 // Internal linkage, since units of different archs and CPU levels are linked into one program.
 #pragma once
 
-#include <cstdio>
+#include <cstddef>
 
 #include <ckdisp/abi.hpp>
 
 namespace ckdisp {
 namespace {
-
-template <class... Args>
-inline bool reject(Refusal* refusal, Reason reason, const char* format, Args... args) {
-  if (refusal != nullptr) {
-    refusal->reason = reason;
-    if constexpr (sizeof...(args) == 0) {
-      std::snprintf(refusal->text, sizeof refusal->text, "%s", format);
-    } else {
-      std::snprintf(refusal->text, sizeof refusal->text, format, args...);
-    }
-  }
-  return false;
-}
 
 // A copy of an enumeration's names with internal linkage.
 template <class E>
@@ -54,7 +41,7 @@ inline bool has_types_of(const GemmKey& key, const GemmProblemData& p, Refusal* 
               {"D", key.dtype_d, key.num_d > 0 && p.num_d > 0 ? p.dtype_d : key.dtype_d}};
   for (const auto& row : rows) {
     if (row.wanted != row.given) {
-      return reject(refusal, Reason::dtype, "the type of %s is %s, the kernel's is %s", row.name,
+      return refuse(refusal, Reason::dtype, "the type of %s is %s, the kernel's is %s", row.name,
                     name_of(row.given), name_of(row.wanted));
     }
   }
@@ -64,19 +51,19 @@ inline bool has_types_of(const GemmKey& key, const GemmProblemData& p, Refusal* 
 // All of the operation but for the parts of K.
 inline bool has_operation_of(const GemmKey& key, const GemmProblemData& p, Refusal* refusal) {
   if (p.layout != key.layout) {
-    return reject(refusal, Reason::layout, "the layout is %s, the kernel's is %s",
+    return refuse(refusal, Reason::layout, "the layout is %s, the kernel's is %s",
                   name_of(p.layout), name_of(key.layout));
   }
   if (p.elementwise != key.elementwise) {
-    return reject(refusal, Reason::elementwise, "the operation is %s, the kernel's is %s",
+    return refuse(refusal, Reason::elementwise, "the operation is %s, the kernel's is %s",
                   name_of(p.elementwise), name_of(key.elementwise));
   }
   if (p.num_d != key.num_d) {
-    return reject(refusal, Reason::num_d, "there are %d D tensors, the kernel takes %d",
+    return refuse(refusal, Reason::num_d, "there are %d D tensors, the kernel takes %d",
                   static_cast<int>(p.num_d), static_cast<int>(key.num_d));
   }
   if (key.num_d > 0 && p.layout_d != key.layout_d) {
-    return reject(refusal, Reason::layout, "the order of D is %s, the kernel's is %s",
+    return refuse(refusal, Reason::layout, "the order of D is %s, the kernel's is %s",
                   name_of(p.layout_d), name_of(key.layout_d));
   }
   return true;

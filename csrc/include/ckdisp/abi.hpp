@@ -63,8 +63,10 @@ struct Refusal {
   char text[247];
 };
 
+// Sets the refusal, if there is one, and returns false. Internal linkage, since units of different
+// archs and CPU levels are linked into one program.
 template <class... Args>
-inline bool refuse(Refusal* refusal, Reason reason, const char* format, Args... args) {
+static inline bool refuse(Refusal* refusal, Reason reason, const char* format, Args... args) {
   if (refusal != nullptr) {
     refusal->reason = reason;
     if constexpr (sizeof...(args) == 0) {

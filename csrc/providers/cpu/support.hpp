@@ -25,7 +25,7 @@ struct Support {
   static bool operation(const GemmProblemData& p, Refusal* refusal) {
     if (!has_operation_of(key, p, refusal)) return false;
     if (p.k_batch != 1) {
-      return reject(refusal, Reason::split_k,
+      return refuse(refusal, Reason::split_k,
                     "K is to be split into %d parts, a CPU kernel takes only 1",
                     static_cast<int>(p.k_batch));
     }
@@ -39,12 +39,12 @@ struct Support {
     } rows[] = {{"M", p.m}, {"N", p.n}, {"K", p.k}};
     for (const auto& row : rows) {
       if (row.size < 0 || row.size > largest) {
-        return reject(refusal, Reason::shape, "%s is %lld, it must be between 0 and %lld", row.name,
+        return refuse(refusal, Reason::shape, "%s is %lld, it must be between 0 and %lld", row.name,
                       static_cast<long long>(row.size), static_cast<long long>(largest));
       }
     }
     if (skinny && p.m > key.tile[0]) {
-      return reject(refusal, Reason::skinny, "M is %lld, a kernel for few rows takes at most %d",
+      return refuse(refusal, Reason::skinny, "M is %lld, a kernel for few rows takes at most %d",
                     static_cast<long long>(p.m), static_cast<int>(key.tile[0]));
     }
     return true;
@@ -73,13 +73,13 @@ struct Support {
   static bool leading_dimension(const char* name, Index ld, Index line, Index count,
                                 Refusal* refusal) {
     if (count > 1 && ld < line) {
-      return reject(refusal, Reason::leading_dimension, "%s is %lld, it must be at least %lld",
+      return refuse(refusal, Reason::leading_dimension, "%s is %lld, it must be at least %lld",
                     name, static_cast<long long>(ld), static_cast<long long>(line));
     }
     Index end = 0;
     if (__builtin_mul_overflow(ld, count, &end) || end > (Index{1} << 58) ||
         end < -(Index{1} << 58)) {
-      return reject(refusal, Reason::shape,
+      return refuse(refusal, Reason::shape,
                     "%s is %lld for %lld lines, which overflows the address of the last one", name,
                     static_cast<long long>(ld), static_cast<long long>(count));
     }

@@ -20,7 +20,7 @@ struct Launcher {
                   Refusal* refusal) {
     if (p.m == 0 || p.n == 0) return true;
     if (data.scale != 1.0f) {
-      return reject(refusal, Reason::scale, "the scale is %g, a CK Tile GEMM has only 1",
+      return refuse(refusal, Reason::scale, "the scale is %g, a CK Tile GEMM has only 1",
                     static_cast<double>(data.scale));
     }
     if (!pointers_fit(data, refusal)) return false;
@@ -29,7 +29,7 @@ struct Launcher {
     const Parts<Key> parts(p.k, p.k_batch);
     const std::size_t index = Variants<Key>::find(parts.variant(p.k_batch > 1));
     if (index == Variants<Key>::count) {
-      return reject(refusal, Reason::failed, "no variant of the kernel is for K %lld in %d part(s)",
+      return refuse(refusal, Reason::failed, "no variant of the kernel is for K %lld in %d part(s)",
                     static_cast<long long>(p.k), static_cast<int>(p.k_batch));
     }
     void* const function = function_of(*api, index, launch.device, refusal);
@@ -81,11 +81,11 @@ struct Launcher {
   static const hip::Api* usable(const Launch& launch, Refusal* refusal) {
     const hip::Api* const api = hip::api();
     if (api == nullptr) {
-      reject(refusal, Reason::device, "%s", hip::why_not());
+      refuse(refusal, Reason::device, "%s", hip::why_not());
       return nullptr;
     }
     if (launch.device < 0 || launch.device >= kMaxDevices) {
-      reject(refusal, Reason::device, "%d is no index of a HIP device; it is 0 to %d",
+      refuse(refusal, Reason::device, "%d is no index of a HIP device; it is 0 to %d",
              static_cast<int>(launch.device), kMaxDevices - 1);
       return nullptr;
     }
@@ -117,7 +117,7 @@ struct Launcher {
                            Refusal* refusal) {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
     if (address != 0 && address % bytes == 0) return true;
-    return reject(refusal, Reason::alignment,
+    return refuse(refusal, Reason::alignment,
                   "%s is at %p, the kernel needs a multiple of %zu that is not 0", name, pointer,
                   bytes);
   }
@@ -165,7 +165,7 @@ struct Launcher {
         }
         held = units * each;
         if (held <= 0) {
-          return reject(refusal, Reason::failed,
+          return refuse(refusal, Reason::failed,
                         "%d compute units hold %d blocks each of this kernel: none would run",
                         units, each);
         }

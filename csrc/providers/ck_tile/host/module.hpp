@@ -1,7 +1,6 @@
 // Code objects and kernels on devices: loaded on first use, then found without a lock.
 #pragma once
 
-#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -26,7 +25,7 @@ inline bool failed(const hip::Api& api, Refusal* refusal, const char* what, int 
   const char* name = api.GetErrorName(error);
   const char* text = api.GetErrorString(error);
   api.GetLastError();  // the runtime keeps it for the next caller to ask
-  return reject(refusal, Reason::failed, "%s failed with %s (%d): %s", what,
+  return refuse(refusal, Reason::failed, "%s failed with %s (%d): %s", what,
                 name != nullptr ? name : "an unknown error", error, text != nullptr ? text : "");
 }
 

@@ -46,7 +46,7 @@ struct Support {
     }
     if (p.m == 0 || p.n == 0) return true;
     if (p.k == 0) {
-      return reject(refusal, Reason::shape, "K is 0, the kernel needs at least 1");
+      return refuse(refusal, Reason::shape, "K is 0, the kernel needs at least 1");
     }
     if (!lines_fit(p, refusal)) return false;
     const Sizes s = sizes_of(p);
@@ -84,7 +84,7 @@ struct Support {
     constexpr std::int64_t most = largest - 4096;
     for (const auto& row : rows) {
       if (row.size < 0 || row.size > most) {
-        return reject(refusal, Reason::shape, "%s is %lld, it must be between 0 and %lld", row.name,
+        return refuse(refusal, Reason::shape, "%s is %lld, it must be between 0 and %lld", row.name,
                       static_cast<long long>(row.size), static_cast<long long>(most));
       }
     }
@@ -106,7 +106,7 @@ struct Support {
   static bool ldb_fits(const GemmProblemData& p, Refusal* refusal) {
     if constexpr (is_preshuffle) {
       if (p.n > 1 && p.ldb != p.k) {
-        return reject(refusal, Reason::leading_dimension,
+        return refuse(refusal, Reason::leading_dimension,
                       "ldb is %lld, the shuffled B is dense: ldb must be K, %lld",
                       static_cast<long long>(p.ldb), static_cast<long long>(p.k));
       }
@@ -119,11 +119,11 @@ struct Support {
   static bool line_fits(const char* name, std::int64_t ld, std::int64_t line, std::int64_t lines,
                         Refusal* refusal) {
     if (lines > 1 && ld < line) {
-      return reject(refusal, Reason::leading_dimension, "%s is %lld, it must be at least %lld",
+      return refuse(refusal, Reason::leading_dimension, "%s is %lld, it must be at least %lld",
                     name, static_cast<long long>(ld), static_cast<long long>(line));
     }
     if (lines > 1 && ld > largest) {
-      return reject(refusal, Reason::shape, "%s is %lld, the kernel's indices end at %lld", name,
+      return refuse(refusal, Reason::shape, "%s is %lld, the kernel's indices end at %lld", name,
                     static_cast<long long>(ld), static_cast<long long>(largest));
     }
     return true;
@@ -133,28 +133,28 @@ struct Support {
     const int count = p.k_batch;
     if (count == 1) return true;
     if (count < 1) {
-      return reject(refusal, Reason::split_k, "K is to be split into %d parts, at least 1 is",
+      return refuse(refusal, Reason::split_k, "K is to be split into %d parts, at least 1 is",
                     count);
     }
     if (!key.split_k) {
-      return reject(refusal, Reason::split_k,
+      return refuse(refusal, Reason::split_k,
                     "K is to be split into %d parts, the kernel was built without split_k", count);
     }
     constexpr int most = 65535;  // blocks in the grid's third dimension
     if (count > most) {
-      return reject(refusal, Reason::split_k, "K is to be split into %d parts, at most %d are",
+      return refuse(refusal, Reason::split_k, "K is to be split into %d parts, at most %d are",
                     count, most);
     }
     const Parts<Key> parts(p.k, count);
     if (parts.last <= 0) {
-      return reject(refusal, Reason::split_k,
+      return refuse(refusal, Reason::split_k,
                     "K is %lld, in %d parts of %lld (multiples of the warp tile's %d) nothing is "
                     "left for the last one",
                     static_cast<long long>(p.k), count, static_cast<long long>(parts.whole),
                     static_cast<int>(key.warp[2]));
     }
     if (!parts.share_a_variant()) {
-      return reject(refusal, Reason::split_k,
+      return refuse(refusal, Reason::split_k,
                     "K is %lld, its parts of %lld and the last of %lld need different loop tails, "
                     "and one launch has only one",
                     static_cast<long long>(p.k), static_cast<long long>(parts.whole),
@@ -166,7 +166,7 @@ struct Support {
   static bool multiple(const char* name, std::int64_t size, std::int64_t tile, bool pads,
                        Refusal* refusal) {
     if (pads || size % tile == 0) return true;
-    return reject(refusal, Reason::pad,
+    return refuse(refusal, Reason::pad,
                   "%s is %lld, not a multiple of %lld, and the kernel does not pad it", name,
                   static_cast<long long>(size), static_cast<long long>(tile));
   }
@@ -195,7 +195,7 @@ struct Support {
   static bool loops_end(const GemmProblemData& p, Refusal* refusal) {
     const index_t loops = Parts<Key>::loops(Parts<Key>(p.k, p.k_batch).last);
     if (loops != kOverrun) return true;
-    return reject(refusal, Reason::pad,
+    return refuse(refusal, Reason::pad,
                   "K is %lld in %d part(s), each of %d tile(s): for so many the loop of %s reads "
                   "beyond K, and the kernel does not pad it",
                   static_cast<long long>(p.k), static_cast<int>(p.k_batch), static_cast<int>(loops),
@@ -205,7 +205,7 @@ struct Support {
   static bool whole_vectors(const char* what, std::int64_t size, index_t vector, const char* matrix,
                             Refusal* refusal) {
     if (size % vector == 0) return true;
-    return reject(refusal, Reason::alignment,
+    return refuse(refusal, Reason::alignment,
                   "%s is %lld, not a multiple of %d, the width of the kernel's accesses to %s",
                   what, static_cast<long long>(size), static_cast<int>(vector), matrix);
   }
@@ -235,7 +235,7 @@ struct Support {
                         std::size_t size, Refusal* refusal) {
     const std::int64_t last = (lines - 1) * ld;  // both below 2^31
     if (last > largest || (last + line) * static_cast<std::int64_t>(size) > largest) {
-      return reject(refusal, Reason::shape,
+      return refuse(refusal, Reason::shape,
                     "%s spans %lld lines of %lld elements up to the end of its last tile, more "
                     "than the 2 GiB that the kernel's offsets reach",
                     name, static_cast<long long>(lines), static_cast<long long>(ld));
@@ -261,7 +261,7 @@ struct Support {
     const std::int64_t tiles = m / tile_m * (n / tile_n);
     constexpr std::int64_t most = 0xffffffff / Kernel<Key>::block_size;  // threads in a dimension
     if (tiles * (key.persistent ? s.k_batch : 1) > std::min(most, largest)) {
-      return reject(refusal, Reason::shape, "C has %lld tiles, more than one launch can hold",
+      return refuse(refusal, Reason::shape, "C has %lld tiles, more than one launch can hold",
                     static_cast<long long>(tiles));
     }
     return true;
@@ -269,7 +269,7 @@ struct Support {
 
   static bool ck_accepts(const Sizes& s, Refusal* refusal) {
     if (Check::accepts(s)) return true;
-    return reject(refusal, Reason::provider,
+    return refuse(refusal, Reason::provider,
                   "CK Tile's own check of the arguments refuses M %d, N %d, K %d in %d part(s)",
                   static_cast<int>(s.m), static_cast<int>(s.n), static_cast<int>(s.k),
                   static_cast<int>(s.k_batch));

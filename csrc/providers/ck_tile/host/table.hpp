@@ -19,10 +19,10 @@ struct Table {
     try {
       return f();
     } catch (const std::exception& error) {
-      return reject(refusal, Reason::failed, "the host code of the kernel failed: %s",
+      return refuse(refusal, Reason::failed, "the host code of the kernel failed: %s",
                     error.what());
     } catch (...) {
-      return reject(refusal, Reason::failed, "the host code of the kernel failed");
+      return refuse(refusal, Reason::failed, "the host code of the kernel failed");
     }
   }
 
