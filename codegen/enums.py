@@ -66,7 +66,18 @@ def unknown(what: str, value: object, known: Sequence[str]) -> str:
     return f"unknown {what} {value!r}{suggest(value, known)}; known: {', '.join(known)}"
 
 
-FAMILY = Enum("Family", ("gemm.standard", "gemm.preshuffle", "gemm.multi_d"), "kind of kernel")
+FAMILY = Enum(
+    "Family",
+    (
+        "gemm.standard",
+        "gemm.preshuffle",
+        "gemm.multi_d",
+        "conv.fwd",
+        "conv.bwd_data",
+        "conv.bwd_weight",
+    ),
+    "kind of kernel",
+)
 PROVIDER = Enum("Provider", ("cpu", "ck_tile"), "kernel library behind a key")
 ARCH = Enum("Arch", arch_names(), "GPU architecture or CPU level")
 DTYPE = Enum(
@@ -111,8 +122,19 @@ PIPELINE = Enum(
         "packed",
         "skinny",
         "compasync",
+        "direct",
     ),
-    "main loop; packed and skinny are the CPU provider's",
+    "main loop; packed, skinny and direct are the CPU provider's",
 )
 SCHEDULER = Enum("Scheduler", ("default", "intrawave", "interwave"), "main-loop scheduler")
 EPILOGUE = Enum("Epilogue", ("default", "cshuffle"), "how the C tile leaves registers")
+CONV_LAYOUT = Enum(
+    "ConvLayout",
+    ("nwgc", "nhwgc", "ndhwgc"),
+    "storage of the input; the weights are gk...c and the output n...gk of the same rank",
+)
+SPECIALIZATION = Enum(
+    "ConvSpecialization",
+    ("default", "filter1x1_pad0", "filter1x1_stride1_pad0", "filter3x3"),
+    "filters that a convolution kernel is restricted to",
+)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from ..enums import FAMILY, unknown
 from ..errors import InvalidKey
 from ..key import KernelKey
+from .conv.key import ConvKey
 from .gemm.key import GemmKey
 
 if TYPE_CHECKING:
     from .definition import Op
 
-_KEY_CLASSES: dict[str, type[KernelKey]] = {"gemm": GemmKey}
+_KEY_CLASSES: dict[str, type[KernelKey]] = {"gemm": GemmKey, "conv": ConvKey}
 
 
 def key_classes() -> tuple[type[KernelKey], ...]:

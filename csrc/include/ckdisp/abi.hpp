@@ -15,9 +15,9 @@
 namespace ckdisp {
 
 inline constexpr std::uint32_t kAbiMagic = 0x434b4430u;  // "CKD0"
-inline constexpr std::uint32_t kAbiVersion = 2;
+inline constexpr std::uint32_t kAbiVersion = 3;
 
-enum class Op : std::uint32_t { gemm = 0 };
+enum class Op : std::uint32_t { gemm = 0, conv = 1 };
 
 inline constexpr int kMaxD = 4;
 
@@ -48,6 +48,38 @@ struct GemmArgs {
   float scale = 1;  // multiplies the accumulator before the element-wise operation
   float clamp_min = -std::numeric_limits<float>::infinity();  // bounds of Elementwise::clamp
   float clamp_max = std::numeric_limits<float>::infinity();
+};
+
+inline constexpr int kMaxSpatial = 3;
+
+// What one grouped convolution computes, of the direction that `family` names. No pointers. Spatial
+// sizes are in the order depth, height, width; a layout of fewer dimensions has the last ones, and
+// the others are 1 (pads: 0). Tensors are dense: the input n, [d, [h,]] w, g, c; the weights
+// g, k, [z, [y,]] x, c; the output n, [d, [h,]] w, g, k.
+//
+//   out[i] = (in[i] + left_pad[i] + right_pad[i] - dilation[i] * (filter[i] - 1) - 1) / stride[i] + 1
+struct ConvProblemData {
+  std::int64_t n;     // images
+  std::int64_t g;     // groups
+  std::int64_t c, k;  // channels of one group: of the input, of the output
+  std::int64_t in[kMaxSpatial], filter[kMaxSpatial], out[kMaxSpatial];
+  std::int64_t stride[kMaxSpatial], dilation[kMaxSpatial];
+  std::int64_t left_pad[kMaxSpatial], right_pad[kMaxSpatial];
+  std::int32_t k_batch;  // parts into which the sum of an element is split; 1 is no split
+  Family family;         // conv_fwd, conv_bwd_data or conv_bwd_weight
+  ConvLayout layout;
+  Dtype dtype_in, dtype_wei, dtype_out, dtype_acc;
+  std::uint8_t reserved[6];  // zero: problems are hashed and compared bytewise
+};
+
+// The data of one call. Of `in`, `wei` and `out` the two that the direction reads; `result` is the
+// third: the output of conv_fwd, the gradient of the input of conv_bwd_data, that of the weights of
+// conv_bwd_weight.
+struct ConvArgs {
+  const void* in = nullptr;
+  const void* wei = nullptr;
+  const void* out = nullptr;
+  void* result = nullptr;
 };
 
 // Where and how one call runs.
@@ -82,8 +114,8 @@ extern "C" {
 
 // One kernel. `problem` and `args` point to the structs of `op`. Functions do not throw.
 //
-// Only prepare() and run() of a device's kernel need the device: they are called with it current,
-// and put work on launch->stream without waiting for it. The other functions answer on any machine;
+// Only prepare(), run() and convert() of a device's kernel need the device: they are called with it
+// current, and put work on launch->stream without waiting for it. The other functions answer on any machine;
 // they are asked with launch->device -1 when the device is not there, and then assume a usual one.
 struct ckdisp_kernel {
   std::uint32_t size;  // sizeof(ckdisp_kernel) of the library
@@ -91,7 +123,7 @@ struct ckdisp_kernel {
   const char* name;  // canonical kernel name
   const char* arch;  // of a GPU with the target features that it must have: "gfx942:xnack-"
   const char* provider;
-  const void* key;  // GemmKey
+  const void* key;  // GemmKey or ConvKey, as `op` says
   std::uint32_t key_size;
 
   // Whether the kernel computes the problem; the refusal (may be null) is set when not.
@@ -107,6 +139,11 @@ struct ckdisp_kernel {
   // as zeroing C for atomic additions. Both null when the kernel has no such work.
   bool (*needs_prepare)(const void* problem) = nullptr;
   bool (*prepare)(const void* problem, const void* args, void* workspace, const Launch* launch,
+                  Refusal* refusal) = nullptr;
+  // Whether convert() must come after each run(): a second kernel, which turns what run() left in
+  // the workspace into the result. Both null when the kernel has no such work.
+  bool (*needs_convert)(const void* problem) = nullptr;
+  bool (*convert)(const void* problem, const void* args, void* workspace, const Launch* launch,
                   Refusal* refusal) = nullptr;
 };
 
