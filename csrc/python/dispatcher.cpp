@@ -41,10 +41,11 @@ std::string shown(nb::handle object) {
 }
 
 // Asks a Python callable that orders kernels, or their names.
-std::vector<Kernel> ask(nb::handle callback, const Registry& registry,
-                        const GemmProblemData& problem, const std::vector<Kernel>& candidates) {
+std::vector<Kernel> ask(nb::handle callback, const Registry& registry, const AnyProblem& problem,
+                        const std::vector<Kernel>& candidates) {
   const nb::gil_scoped_acquire lock;
-  const nb::object answer = callback(problem, candidates);
+  const nb::object answer = std::visit(
+      [&](const auto& data) -> nb::object { return callback(data, candidates); }, problem);
   if (nb::isinstance<nb::str>(answer) || !nb::hasattr(answer, "__iter__")) {
     not_kernels("", answer);
   }
@@ -211,8 +212,13 @@ void bind_dispatcher(nb::module_& module) {
       .def_ro("kernel", &Stage::kernel)
       .def_prop_ro(
           "kind",
-          [](const Stage& s) { return s.kind == StageKind::prepare ? "prepare" : "kernel"; },
-          "'prepare' must happen before each run and is no part of the kernel's time.")
+          [](const Stage& s) {
+            constexpr const char* kKinds[] = {"prepare", "kernel", "convert"};
+            return kKinds[static_cast<int>(s.kind)];
+          },
+          "'prepare' must happen before each run and is no part of the kernel's time; 'convert' is "
+          "a "
+          "second kernel, which makes the result.")
       .def_ro("workspace_offset", &Stage::workspace_offset)
       .def_ro("workspace_bytes", &Stage::workspace_bytes);
   nb::class_<Plan>(module, "Plan", "The ordered steps that solve a problem.")

@@ -30,6 +30,8 @@ const char* op_name(Kernel kernel) {
   switch (kernel.op()) {
     case Op::gemm:
       return "gemm";
+    case Op::conv:
+      return "conv";
   }
   return "?";
 }
@@ -60,9 +62,14 @@ void bind_registry(nb::module_& module) {
   nb::class_<Kernel>(module, "Kernel", "One kernel of a loaded library.")
       .def_prop_ro("name", &Kernel::name)
       .def_prop_ro("op", &op_name)
-      .def_prop_ro("family", [](Kernel k) { return to_name(k.gemm_key().family); })
+      .def_prop_ro(
+          "family",
+          [](Kernel k) { return k.visit_key([](const auto& key) { return to_name(key.family); }); })
       .def_prop_ro("arch", [](Kernel k) { return to_name(k.arch()); })
-      .def_prop_ro("provider", [](Kernel k) { return to_name(k.gemm_key().provider); })
+      .def_prop_ro("provider",
+                   [](Kernel k) {
+                     return k.visit_key([](const auto& key) { return to_name(key.provider); });
+                   })
       .def_prop_ro("library", &Kernel::library)
       .def_prop_ro("key", &key_of, nb::sig("def key(self) -> ckdisp.codegen.key.KernelKey"),
                    "The kernel key.")

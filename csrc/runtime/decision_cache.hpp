@@ -35,7 +35,8 @@ class DecisionCache {
     std::atomic<std::uint64_t> tag{0};
     std::array<std::atomic<std::uint64_t>, kWords> problem{};
     std::atomic<const KernelRecord*> kernel{nullptr};
-    std::atomic<std::uint64_t> needs{0};  // bytes of workspace, and in bit 0 whether to prepare
+    // Bytes of workspace; in bit 0 whether to prepare, in bit 1 whether to convert.
+    std::atomic<std::uint64_t> needs{0};
   };
 
  public:
@@ -49,7 +50,7 @@ class DecisionCache {
       if (!holds(*slot, words, tag)) continue;
       out->kernel = slot->kernel.load(std::memory_order_acquire);
       const std::uint64_t needs = slot->needs.load(std::memory_order_acquire);
-      out->needs = {needs >> 1, (needs & 1) != 0};
+      out->needs = {needs >> 2, (needs & 1) != 0, true, (needs & 2) != 0};
       if (before % 2 == 0 && slot->sequence.load(std::memory_order_relaxed) == before) return true;
     }
     return false;
@@ -74,7 +75,9 @@ class DecisionCache {
       slot->problem[i].store(words[i], std::memory_order_release);
     }
     slot->kernel.store(decision.kernel, std::memory_order_release);
-    const std::uint64_t needs = decision.needs.workspace_bytes << 1 | decision.needs.prepare;
+    const std::uint64_t needs = decision.needs.workspace_bytes << 2 |
+                                (decision.needs.convert ? 2u : 0u) |
+                                (decision.needs.prepare ? 1u : 0u);
     slot->needs.store(needs, std::memory_order_release);
     slot->sequence.store(before + 2, std::memory_order_release);
   }

@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 
 #include "hip.hpp"
 #include "snapshot.hpp"
@@ -13,29 +14,62 @@ namespace {
 
 constexpr std::size_t kMaxListed = 8;
 
-// The shell command that builds a kernel for the problem, and what to do with the result.
+// The shell command that builds kernels of `family`, and what to do with the result.
+class BuildCommand {
+ public:
+  BuildCommand(const char* family, Arch arch)
+      : text_(std::string("ckdisp generate ") + family + " --arch " + to_name(arch)) {}
+  void where(const char* field, const std::string& value) {
+    text_ += std::string(" --where ") + field + "=" + value;
+  }
+  std::string text() const {
+    return text_ +
+           " --out kernels && ckdisp build kernels; then add kernels/libckdisp_kernels.so to the "
+           "registry (in Python, KernelSet.sweep(...).build() and Registry.merge() do both)";
+  }
+
+ private:
+  std::string text_;
+};
+
 std::string build_command(const GemmProblemData& p, Arch arch) {
   const bool plain = p.elementwise == Elementwise::passthrough && p.num_d == 0;
-  std::string where = "dtype_a=";
-  where += to_name(p.dtype_a);
-  const auto append = [&](const char* field, const std::string& value) {
-    where += std::string(" --where ") + field + "=" + value;
-  };
-  append("dtype_b", to_name(p.dtype_b));
-  append("dtype_c", to_name(p.dtype_c));
-  append("layout", to_name(p.layout));
+  BuildCommand command(plain ? "gemm.standard" : "gemm.multi_d", arch);
+  command.where("dtype_a", to_name(p.dtype_a));
+  command.where("dtype_b", to_name(p.dtype_b));
+  command.where("dtype_c", to_name(p.dtype_c));
+  command.where("layout", to_name(p.layout));
   if (!plain) {
-    append("elementwise", to_name(p.elementwise));
-    append("num_d", std::to_string(p.num_d));
+    command.where("elementwise", to_name(p.elementwise));
+    command.where("num_d", std::to_string(p.num_d));
   }
   if (p.num_d > 0) {
-    append("dtype_d", to_name(p.dtype_d));
-    append("layout_d", to_name(p.layout_d));
+    command.where("dtype_d", to_name(p.dtype_d));
+    command.where("layout_d", to_name(p.layout_d));
   }
-  return std::string("ckdisp generate ") + (plain ? "gemm.standard" : "gemm.multi_d") + " --arch " +
-         to_name(arch) + " --where " + where +
-         " --out kernels && ckdisp build kernels; then add kernels/libckdisp_kernels.so to the "
-         "registry (in Python, KernelSet.sweep(...).build() and Registry.merge() do both)";
+  return command.text();
+}
+
+std::string build_command(const ConvProblemData& p, Arch arch) {
+  BuildCommand command(to_name(p.family), arch);
+  command.where("dtype_in", to_name(p.dtype_in));
+  command.where("dtype_wei", to_name(p.dtype_wei));
+  command.where("dtype_out", to_name(p.dtype_out));
+  command.where("layout", to_name(p.layout));
+  return command.text();
+}
+
+// The element types of the two tensors that are multiplied.
+std::pair<Dtype, Dtype> factors(const GemmProblemData& p) { return {p.dtype_a, p.dtype_b}; }
+std::pair<Dtype, Dtype> factors(const ConvProblemData& p) {
+  switch (p.family) {
+    case Family::conv_bwd_data:
+      return {p.dtype_out, p.dtype_wei};
+    case Family::conv_bwd_weight:
+      return {p.dtype_out, p.dtype_in};
+    default:
+      return {p.dtype_in, p.dtype_wei};
+  }
 }
 
 bool is_eight_bit_float(Dtype dtype) { return dtype == Dtype::fp8 || dtype == Dtype::bf8; }
@@ -45,16 +79,30 @@ bool can_multiply(Dtype a, Dtype b) {
   return a == b || (is_eight_bit_float(a) && is_eight_bit_float(b));
 }
 
+// A kernel for the same element types, in the words of a near miss; empty for other types.
+std::string near_miss(const GemmKey& key, const GemmProblemData& problem) {
+  if (key.dtype_a != problem.dtype_a || key.dtype_b != problem.dtype_b) return "";
+  return std::string(to_name(key.layout)) + " " + to_name(key.elementwise) +
+         " d=" + std::to_string(key.num_d) + " -> " + to_name(key.dtype_c);
+}
+
+std::string near_miss(const ConvKey& key, const ConvProblemData& problem) {
+  if (key.dtype_in != problem.dtype_in || key.dtype_wei != problem.dtype_wei) return "";
+  return std::string(to_name(key.family)) + " " + to_name(key.layout) + " -> " +
+         to_name(key.dtype_out);
+}
+
 // What the registry has for the same element types, so that a wrong layout shows at once.
-std::string near_misses(const Registry& registry, const GemmProblemData& problem) {
+template <class Problem>
+std::string near_misses(const Registry& registry, const Problem& problem) {
   std::set<std::string> found;
   const auto view = registry.snapshot();
   for (const Entry& entry : view->entries) {
-    const GemmKey& key = entry.kernel.gemm_key();
-    if (key.dtype_a != problem.dtype_a || key.dtype_b != problem.dtype_b) continue;
-    found.insert(std::string(to_name(key.layout)) + " " + to_name(key.elementwise) +
-                 " d=" + std::to_string(key.num_d) + " -> " + to_name(key.dtype_c));
+    if (entry.kernel.op() != OpOf<Problem>::op) continue;
+    const auto* key = static_cast<const typename OpOf<Problem>::Key*>(entry.kernel.table()->key);
+    found.insert(near_miss(*key, problem));
   }
+  found.erase("");
   if (found.empty()) return "; it has none for these inputs";
   std::string text = "; for these inputs it has";
   std::size_t listed = 0;
@@ -69,13 +117,14 @@ std::string near_misses(const Registry& registry, const GemmProblemData& problem
 
 }  // namespace
 
-KernelNotFound kernel_not_found(const Registry& registry, const GemmProblemData& problem,
+template <class Problem>
+KernelNotFound kernel_not_found(const Registry& registry, const Problem& problem,
                                 const std::vector<Arch>& arches) {
-  const std::string remedy = can_multiply(problem.dtype_a, problem.dtype_b)
+  const auto [a, b] = factors(problem);
+  const std::string remedy = can_multiply(a, b)
                                  ? "Build one: " + build_command(problem, arches.front())
-                                 : std::string("No kernel multiplies ") + to_name(problem.dtype_a) +
-                                       " by " + to_name(problem.dtype_b) +
-                                       ": convert one to the type of the other";
+                                 : std::string("No kernel multiplies ") + to_name(a) + " by " +
+                                       to_name(b) + ": convert one to the type of the other";
   return KernelNotFound("registry '" + registry.name() + "' (" + std::to_string(registry.size()) +
                         " kernels) has no kernel for " + to_string(problem) +
                         near_misses(registry, problem) + ". " + remedy);
@@ -89,14 +138,14 @@ KernelNotFound kernel_not_found(const Registry& registry, std::string_view name)
                         suggest(name, known.data(), known.size()));
 }
 
-UnsupportedProblem unsupported(const GemmProblemData& problem,
-                               const std::vector<Candidate>& candidates) {
+template <class Problem>
+UnsupportedProblem unsupported(const Problem& problem, const std::vector<Candidate>& candidates) {
   std::string text = "no kernel supports " + to_string(problem) + ":";
   std::size_t refused = 0;
   for (const Candidate& candidate : candidates) {
     Refusal other{};
     const bool related =
-        candidates.size() == 1 || same_signature(candidate.kernel.gemm_key(), problem, &other);
+        candidates.size() == 1 || same_signature(candidate.kernel, problem, &other);
     if (!related || ++refused > kMaxListed) continue;
     text += std::string("\n  ") + candidate.kernel.name() + ": [" + to_name(candidate.reason) +
             "] " + candidate.text;
@@ -107,7 +156,8 @@ UnsupportedProblem unsupported(const GemmProblemData& problem,
   return UnsupportedProblem(text);
 }
 
-DeviceError needs_device(const GemmProblemData& problem, const std::vector<Candidate>& candidates) {
+template <class Problem>
+DeviceError needs_device(const Problem& problem, const std::vector<Candidate>& candidates) {
   std::set<std::string> arches;
   for (const Candidate& candidate : candidates) {
     if (candidate.reason == Reason::device) arches.insert(candidate.kernel.table()->arch);
@@ -121,5 +171,15 @@ DeviceError needs_device(const GemmProblemData& problem, const std::vector<Candi
                                            : "move the data to a device (" + listing(here.devices) +
                                                  "), or build a kernel for the CPU"));
 }
+
+#define CKDISP_ERRORS_OF(Problem)                                                         \
+  template KernelNotFound kernel_not_found(const Registry&, const Problem&,               \
+                                           const std::vector<Arch>&);                     \
+  template UnsupportedProblem unsupported(const Problem&, const std::vector<Candidate>&); \
+  template DeviceError needs_device(const Problem&, const std::vector<Candidate>&);
+
+CKDISP_ERRORS_OF(GemmProblemData)
+CKDISP_ERRORS_OF(ConvProblemData)
+#undef CKDISP_ERRORS_OF
 
 }  // namespace ckdisp::detail

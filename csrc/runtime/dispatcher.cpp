@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <utility>
+#include <variant>
 
 #include "after_fork.hpp"
 #include "decision_cache.hpp"
@@ -27,14 +29,23 @@ namespace {
 constexpr int kMaxThreads = 4096;  // both fit the cache tag
 constexpr int kMaxDevice = 253;
 
-const Candidates* candidates_of(const Snapshot& view, const GemmProblemData& problem) {
-  const auto found = view.by_signature.find(detail::signature_of(problem).packed());
+template <class Problem>
+const Candidates* candidates_of(const Snapshot& view, const Problem& problem) {
+  const auto found = view.by_signature.find(detail::packed_signature(problem));
   return found != view.by_signature.end() ? &found->second : nullptr;
 }
 
 }  // namespace
 
 struct Dispatcher::Impl {
+  template <class>
+  struct CachesOf;
+  template <class... Problem>
+  struct CachesOf<std::variant<Problem...>> {
+    using type = std::tuple<detail::DecisionCache<Problem>...>;
+  };
+  using Caches = typename CachesOf<AnyProblem>::type;
+
   Impl(Registry kernels, DispatcherOptions chosen)
       : registry(std::move(kernels)),
         options(std::move(chosen)),
@@ -70,22 +81,25 @@ struct Dispatcher::Impl {
     return **made;
   }
 
-  Decision decide(const GemmProblemData& problem, const Launch& launch) const {
+  template <class Problem>
+  Decision decide(const Problem& problem, const Launch& launch) const {
     const std::uint64_t generation = registry.generation();
     const std::uint64_t tag = generation << 24 |
                               static_cast<std::uint64_t>(launch.device + 1) << 16 |
                               static_cast<std::uint64_t>(launch.num_threads);
     Decision decision;
+    auto& cache = std::get<detail::DecisionCache<Problem>>(caches);
     if (cache.find(problem, tag, &decision)) return decision;
     validate(problem);
     const auto view = registry.snapshot();
     const detail::KernelRecord* chosen = choose(*view, problem, launch);
-    decision = {chosen, detail::needs_of(*chosen->table, problem, launch)};
+    decision = {chosen, detail::needs_of(*chosen->table, &problem, launch)};
     if (view->generation == generation) cache.store(problem, tag, decision);
     return decision;
   }
 
-  const detail::KernelRecord* choose(const Snapshot& view, const GemmProblemData& problem,
+  template <class Problem>
+  const detail::KernelRecord* choose(const Snapshot& view, const Problem& problem,
                                      const Launch& launch) const {
     std::optional<Target> made;
     const Target& target = target_of(launch, &made);
@@ -110,8 +124,9 @@ struct Dispatcher::Impl {
     return !candidate.picky || target.rank(view.entries[candidate.entry].kernel) != Target::kNever;
   }
 
+  template <class Problem>
   static const Indexed* cheapest(const Snapshot& view, const Candidates& candidates,
-                                 const GemmProblemData& problem, const Launch& launch,
+                                 const Problem& problem, const Launch& launch,
                                  const Target& target) {
     for (const Arch arch : target.arches()) {
       const Indexed* best = nullptr;
@@ -130,8 +145,9 @@ struct Dispatcher::Impl {
   }
 
   // In the registry's order.
+  template <class Problem>
   static std::vector<Kernel> supporting_of(const Snapshot& view, const Candidates& candidates,
-                                           const GemmProblemData& problem, const Target& target) {
+                                           const Problem& problem, const Target& target) {
     std::vector<std::uint32_t> entries;
     for (const Arch arch : target.arches()) {
       for (const Indexed& candidate : candidates.of(arch)) {
@@ -147,8 +163,9 @@ struct Dispatcher::Impl {
   }
 
   // A problem that a device could solve lacks the device; any other lacks a kernel.
-  [[noreturn]] static void refuse_all(const std::vector<Candidate>& all,
-                                      const GemmProblemData& problem, const Target& target) {
+  template <class Problem>
+  [[noreturn]] static void refuse_all(const std::vector<Candidate>& all, const Problem& problem,
+                                      const Target& target) {
     const bool waits = std::any_of(all.begin(), all.end(), [](const Candidate& c) {
       return c.reason == Reason::device && detail::is_gpu(c.kernel.arch());
     });
@@ -156,7 +173,8 @@ struct Dispatcher::Impl {
     throw detail::unsupported(problem, all);
   }
 
-  Kernel ask(const GemmProblemData& problem, const std::vector<Kernel>& supporting) const {
+  template <class Problem>
+  Kernel ask(const Problem& problem, const std::vector<Kernel>& supporting) const {
     const std::vector<Kernel> order = options.ordering(problem, supporting);
     if (order.empty()) {
       throw UnsupportedProblem("the dispatcher's callback chose none of the " +
@@ -171,14 +189,15 @@ struct Dispatcher::Impl {
     return order.front();
   }
 
-  static Candidate examine(Kernel kernel, const GemmProblemData& problem, const Launch& launch,
+  template <class Problem>
+  static Candidate examine(Kernel kernel, const Problem& problem, const Launch& launch,
                            const Target& target) {
     Refusal refusal{};
     Candidate out{kernel, false, Reason::none, "", 0, -1};
     const bool usable = target.rank(kernel) != Target::kNever;
     // Only a CPU kernel's checks may hold instructions that this machine lacks.
     const bool may_ask = usable || detail::is_gpu(kernel.arch());
-    if (detail::same_signature(kernel.gemm_key(), problem, &refusal) &&
+    if (detail::same_signature(kernel, problem, &refusal) &&
         (!may_ask || kernel.table()->supports(&problem, &refusal))) {
       if (usable) {
         out.supported = true;
@@ -194,7 +213,8 @@ struct Dispatcher::Impl {
   }
 
   // Throws unless this very kernel can serve the call.
-  void check_call(Kernel kernel, const GemmProblemData& problem, const GemmArgs& args,
+  template <class Problem>
+  void check_call(Kernel kernel, const Problem& problem, const ArgsOf<Problem>& args,
                   const Launch& launch) const {
     validate(problem);
     validate(problem, args);
@@ -206,19 +226,21 @@ struct Dispatcher::Impl {
   }
 
   // In the registry's order, without ranks.
-  static std::vector<Candidate> explain_all(const Snapshot& view, const GemmProblemData& problem,
+  template <class Problem>
+  static std::vector<Candidate> explain_all(const Snapshot& view, const Problem& problem,
                                             const Launch& launch, const Target& target) {
     std::vector<Candidate> out;
     out.reserve(view.entries.size());
     for (const detail::Entry& entry : view.entries) {
+      if (entry.kernel.op() != OpOf<Problem>::op) continue;
       out.push_back(examine(entry.kernel, problem, launch, target));
     }
     return out;
   }
 
   // Sorts the supporting candidates by preference to the front and numbers them.
-  void rank(std::vector<Candidate>& all, const GemmProblemData& problem,
-            const Target& target) const {
+  template <class Problem>
+  void rank(std::vector<Candidate>& all, const Problem& problem, const Target& target) const {
     const auto end = std::stable_partition(all.begin(), all.end(),
                                            [](const Candidate& c) { return c.supported; });
     if (options.ordering && end != all.begin()) {
@@ -242,7 +264,7 @@ struct Dispatcher::Impl {
   Registry registry;
   DispatcherOptions options;
   Target home;  // of calls without a device
-  mutable detail::DecisionCache<GemmProblemData> cache;
+  mutable Caches caches;
 };
 
 Dispatcher::Dispatcher(Registry registry, DispatcherOptions options)
@@ -251,11 +273,13 @@ Dispatcher::~Dispatcher() = default;
 Dispatcher::Dispatcher(Dispatcher&&) noexcept = default;
 Dispatcher& Dispatcher::operator=(Dispatcher&&) noexcept = default;
 
-Kernel Dispatcher::select(const GemmProblemData& problem, Launch launch) const {
+template <class Data>
+Kernel Dispatcher::select_data(const Data& problem, Launch launch) const {
   return Kernel(impl_->decide(problem, impl_->complete(launch)).kernel);
 }
 
-std::vector<Candidate> Dispatcher::explain(const GemmProblemData& problem, Launch launch) const {
+template <class Data>
+std::vector<Candidate> Dispatcher::explain_data(const Data& problem, Launch launch) const {
   launch = impl_->complete(launch);
   validate(problem);
   std::optional<Target> made;
@@ -266,17 +290,20 @@ std::vector<Candidate> Dispatcher::explain(const GemmProblemData& problem, Launc
   return all;
 }
 
-Plan Dispatcher::plan(const GemmProblemData& problem, Launch launch) const {
+template <class Data>
+Plan Dispatcher::plan_data(const Data& problem, Launch launch) const {
   const Decision decision = impl_->decide(problem, impl_->complete(launch));
   const std::uint64_t bytes = decision.needs.workspace_bytes;
   const Kernel kernel(decision.kernel);
   Plan out{{}, bytes};
   if (decision.needs.prepare) out.stages.push_back({kernel, StageKind::prepare, 0, bytes});
   out.stages.push_back({kernel, StageKind::kernel, 0, bytes});
+  if (decision.needs.convert) out.stages.push_back({kernel, StageKind::convert, 0, bytes});
   return out;
 }
 
-bool Dispatcher::has_signature(const GemmProblemData& problem, Launch launch) const {
+template <class Data>
+bool Dispatcher::has_signature_data(const Data& problem, Launch launch) const {
   std::optional<Target> made;
   const Target& target = impl_->target_of(impl_->complete(launch), &made);
   const auto view = impl_->registry.snapshot();
@@ -290,42 +317,69 @@ bool Dispatcher::has_signature(const GemmProblemData& problem, Launch launch) co
   return false;
 }
 
-void Dispatcher::run(const GemmProblemData& problem, const GemmArgs& args, Launch launch) const {
+namespace {
+
+// Kernels of preshuffled weights misread any other B, and others a shuffled one.
+void check_unnamed(const GemmProblemData& problem) {
+  if (problem.shuffled_b == 0) return;
+  throw InvalidArgument(
+      "B is reordered for one kernel, and another would misread it; name the kernel");
+}
+void check_unnamed(const ConvProblemData&) {}
+
+}  // namespace
+
+template <class Data>
+void Dispatcher::run_data(const Data& problem, const ArgsOf<Data>& args, Launch launch) const {
   launch = impl_->complete(launch);
-  if (problem.shuffled_b != 0) {
-    throw InvalidArgument(
-        "B is reordered for one kernel, and another would misread it; name the kernel");
-  }
+  check_unnamed(problem);
   const Decision decision = impl_->decide(problem, launch);
   validate(problem, args);
   if (impl_->home.is_plan()) detail::check_place(Kernel(decision.kernel), launch);
-  detail::run_kernel(*decision.kernel->table, decision.needs, problem, args, launch);
+  const detail::Call call{&problem, &args, launch};
+  detail::run_kernel(*decision.kernel->table, decision.needs, call);
 }
 
-void Dispatcher::run(std::string_view kernel_name, const GemmProblemData& problem,
-                     const GemmArgs& args, Launch launch) const {
+template <class Data>
+void Dispatcher::run_data(std::string_view kernel_name, const Data& problem,
+                          const ArgsOf<Data>& args, Launch launch) const {
   launch = impl_->complete(launch);
   const std::optional<Kernel> kernel = impl_->registry.find(kernel_name);
   if (!kernel) throw detail::kernel_not_found(impl_->registry, kernel_name);
   impl_->check_call(*kernel, problem, args, launch);
-  const detail::Needs needs = detail::needs_of(*kernel->table(), problem, launch);
-  detail::run_kernel(*kernel->table(), needs, problem, args, launch);
+  const detail::Needs needs = detail::needs_of(*kernel->table(), &problem, launch);
+  detail::run_kernel(*kernel->table(), needs, {&problem, &args, launch});
 }
 
-void Dispatcher::run(const Stage& stage, const GemmProblemData& problem, const GemmArgs& args,
-                     Launch launch) const {
+template <class Data>
+void Dispatcher::run_data(const Stage& stage, const Data& problem, const ArgsOf<Data>& args,
+                          Launch launch) const {
   launch = impl_->complete(launch);
   impl_->check_call(stage.kernel, problem, args, launch);
   const ckdisp_kernel& kernel = *stage.kernel.table();
-  const bool prepares = stage.kind == StageKind::prepare;
-  detail::Needs needs = detail::needs_of(kernel, problem, launch);
-  needs.prepare = needs.prepare && prepares;
-  detail::run_kernel(kernel, needs, problem, args, launch,
-                     prepares ? detail::Steps::only_prepare : detail::Steps::all);
+  detail::Needs needs = detail::needs_of(kernel, &problem, launch);
+  needs.prepare = needs.prepare && stage.kind == StageKind::prepare;
+  needs.run = stage.kind == StageKind::kernel;
+  needs.convert = needs.convert && stage.kind == StageKind::convert;
+  detail::run_kernel(kernel, needs, {&problem, &args, launch});
 }
 
 const Registry& Dispatcher::registry() const { return impl_->registry; }
 int Dispatcher::num_threads() const { return impl_->options.num_threads; }
 const std::vector<Arch>& Dispatcher::arches() const { return impl_->home.arches(); }
+
+#define CKDISP_DISPATCHER_OF(Data)                                                               \
+  template Kernel Dispatcher::select_data(const Data&, Launch) const;                            \
+  template std::vector<Candidate> Dispatcher::explain_data(const Data&, Launch) const;           \
+  template Plan Dispatcher::plan_data(const Data&, Launch) const;                                \
+  template bool Dispatcher::has_signature_data(const Data&, Launch) const;                       \
+  template void Dispatcher::run_data(const Data&, const ArgsOf<Data>&, Launch) const;            \
+  template void Dispatcher::run_data(std::string_view, const Data&, const ArgsOf<Data>&, Launch) \
+      const;                                                                                     \
+  template void Dispatcher::run_data(const Stage&, const Data&, const ArgsOf<Data>&, Launch) const;
+
+CKDISP_DISPATCHER_OF(GemmProblemData)
+CKDISP_DISPATCHER_OF(ConvProblemData)
+#undef CKDISP_DISPATCHER_OF
 
 }  // namespace ckdisp

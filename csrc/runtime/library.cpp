@@ -53,6 +53,25 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
+std::size_t key_size_of(Op op) {
+  switch (op) {
+    case Op::gemm:
+      return sizeof(GemmKey);
+    case Op::conv:
+      return sizeof(ConvKey);
+  }
+  return 0;
+}
+
+bool is_whole(const ckdisp_kernel* kernel) {
+  return kernel != nullptr && kernel->size == sizeof(ckdisp_kernel) && kernel->key != nullptr &&
+         kernel->key_size != 0 && kernel->key_size == key_size_of(kernel->op) &&
+         kernel->name != nullptr && kernel->supports != nullptr && kernel->cost != nullptr &&
+         kernel->workspace_size != nullptr && kernel->run != nullptr &&
+         (kernel->needs_prepare == nullptr) == (kernel->prepare == nullptr) &&
+         (kernel->needs_convert == nullptr) == (kernel->convert == nullptr);
+}
+
 // Why the table cannot be used; empty when it can.
 std::string table_fault(const ckdisp_library* table) {
   const std::string rebuild = "; rebuild it with this version of ckdisp";
@@ -74,12 +93,7 @@ std::string table_fault(const ckdisp_library* table) {
     return "has a damaged kernel table" + rebuild;
   }
   for (std::uint32_t i = 0; i < table->kernel_count; ++i) {
-    const ckdisp_kernel* kernel = table->kernels[i];
-    if (kernel == nullptr || kernel->size != sizeof(ckdisp_kernel) || kernel->op != Op::gemm ||
-        kernel->key_size != sizeof(GemmKey) || kernel->key == nullptr || kernel->name == nullptr ||
-        kernel->supports == nullptr || kernel->cost == nullptr ||
-        kernel->workspace_size == nullptr || kernel->run == nullptr ||
-        (kernel->needs_prepare == nullptr) != (kernel->prepare == nullptr)) {
+    if (!is_whole(table->kernels[i])) {
       return "has a damaged entry for kernel " + std::to_string(i) + rebuild;
     }
   }
@@ -182,16 +196,20 @@ std::vector<Kernel> Library::kernels() const {
 
 std::optional<std::string> Kernel::field(std::string_view name) const {
   std::optional<std::string> text;
-  visit_fields(gemm_key(), [&](std::string_view field, const auto& value) {
-    if (field == name) text = field_text(value);
+  visit_key([&](const auto& key) {
+    visit_fields(key, [&](std::string_view field, const auto& value) {
+      if (field == name) text = field_text(value);
+    });
   });
   return text;
 }
 
 std::string Kernel::key_json() const {
   json::List members;
-  visit_fields(gemm_key(), [&](std::string_view field, const auto& value) {
-    members.add(field, field_json(value));
+  visit_key([&](const auto& key) {
+    visit_fields(key, [&](std::string_view field, const auto& value) {
+      members.add(field, field_json(value));
+    });
   });
   return members.object();
 }

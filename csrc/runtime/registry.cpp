@@ -47,7 +47,8 @@ Snapshot::Snapshot(std::vector<Entry> sorted, std::uint64_t made_for)
   for (std::uint32_t i = 0; i < entries.size(); ++i) {
     const Kernel kernel = entries[i].kernel;
     by_name.emplace(kernel.name(), i);
-    const std::uint64_t signature = signature_of(kernel.gemm_key()).packed();
+    const std::uint64_t signature =
+        kernel.visit_key([](const auto& key) { return packed_signature(key); });
     by_signature[signature].add({kernel.table()->supports, kernel.table()->cost, i, kernel.arch(),
                                  required_features(*kernel.table()) != nullptr});
   }
@@ -70,7 +71,12 @@ const Entry* Snapshot::find(std::string_view name) const {
 
 Filter& Filter::where(std::string field, std::string value) {
   std::vector<const char*> known;
-  visit_fields(GemmKey{}, [&](const char* name, const auto&) { known.push_back(name); });
+  const auto add = [&](const char* name, const auto&) {
+    const auto same = [&](const char* other) { return std::string_view(other) == name; };
+    if (std::none_of(known.begin(), known.end(), same)) known.push_back(name);
+  };
+  visit_fields(GemmKey{}, add);
+  visit_fields(ConvKey{}, add);
   detail::parse_name(field, known.data(), known.size(), "key field");
   fields_.emplace_back(std::move(field), std::move(value));
   return *this;
@@ -166,12 +172,25 @@ std::optional<Kernel> Registry::find(std::string_view kernel_name) const {
   return entry != nullptr ? std::optional(entry->kernel) : std::nullopt;
 }
 
-std::optional<Kernel> Registry::find(const GemmKey& key) const {
-  const auto view = snapshot();
-  for (const detail::Entry& entry : view->entries) {
-    if (entry.kernel.gemm_key() == key) return entry.kernel;
+namespace {
+
+template <class Key>
+std::optional<Kernel> find_key(const detail::Snapshot& view, Op op, const Key& key) {
+  for (const detail::Entry& entry : view.entries) {
+    const ckdisp_kernel& table = *entry.kernel.table();
+    if (table.op == op && *static_cast<const Key*>(table.key) == key) return entry.kernel;
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Kernel> Registry::find(const GemmKey& key) const {
+  return find_key(*snapshot(), Op::gemm, key);
+}
+
+std::optional<Kernel> Registry::find(const ConvKey& key) const {
+  return find_key(*snapshot(), Op::conv, key);
 }
 
 std::optional<Priority> Registry::priority(std::string_view kernel_name) const {
@@ -219,8 +238,9 @@ std::string Registry::to_json() const {
       about.add("build_info", library.build_info());
       libraries.add(about.object());
     }
-    for (const char* field : {"family", "provider", "arch", "dtype_a", "layout", "elementwise"}) {
-      ++counts[field][kernel.field(field).value()];
+    for (const char* field :
+         {"family", "provider", "arch", "dtype_a", "dtype_in", "layout", "elementwise"}) {
+      if (const auto value = kernel.field(field)) ++counts[field][*value];
     }
   }
   for (const auto& [field, values] : counts) {

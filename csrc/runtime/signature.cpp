@@ -3,34 +3,75 @@
 #include "snapshot.hpp"
 
 namespace ckdisp::detail {
+namespace {
 
-std::uint64_t Signature::packed() const {
-  std::uint64_t bits = 0;
-  const auto append = [&](int value, int width) {
-    bits = bits << width | static_cast<unsigned>(value);
-  };
-  for (const Dtype dtype : {a, b, c, acc}) append(static_cast<int>(dtype), 8);
-  append(num_d > 0 ? static_cast<int>(d) : 0, 8);
-  append(static_cast<int>(layout), 8);
-  append(static_cast<int>(elementwise), 8);
-  append(num_d, 4);
-  append(num_d > 0 ? static_cast<int>(order_d) : 0, 1);
-  append(shuffled_b ? 1 : 0, 1);
-  return bits;
-}
+// Bits appended one behind the other, ahead of them the op.
+class Packer {
+ public:
+  explicit Packer(Op op) { append(op, 2); }
+  template <class T>
+  void append(T value, int width = 8) {
+    bits_ = bits_ << width | static_cast<std::uint64_t>(value);
+  }
+  std::uint64_t bits() const { return bits_; }
 
-Signature signature_of(const GemmProblemData& p) {
+ private:
+  std::uint64_t bits_ = 0;
+};
+
+// The type and order of D count only when there is one.
+struct GemmSignature {
+  Dtype a, b, c, acc, d;
+  Layout layout;
+  Order order_d;
+  Elementwise elementwise;
+  int num_d;
+  bool shuffled_b;
+
+  std::uint64_t packed() const {
+    Packer packer(Op::gemm);
+    for (const Dtype dtype : {a, b, c, acc}) packer.append(dtype);
+    packer.append(num_d > 0 ? d : Dtype{});
+    packer.append(layout);
+    packer.append(elementwise);
+    packer.append(num_d, 4);
+    packer.append(num_d > 0 ? order_d : Order{}, 1);
+    packer.append(shuffled_b, 1);
+    return packer.bits();
+  }
+};
+
+GemmSignature signature_of(const GemmProblemData& p) {
   return {p.dtype_a, p.dtype_b,  p.dtype_c,     p.dtype_acc, p.dtype_d,
           p.layout,  p.layout_d, p.elementwise, p.num_d,     p.shuffled_b != 0};
 }
 
-Signature signature_of(const GemmKey& k) {
+GemmSignature signature_of(const GemmKey& k) {
   return {k.dtype_a, k.dtype_b,  k.dtype_c,     k.dtype_acc, k.dtype_d,
           k.layout,  k.layout_d, k.elementwise, k.num_d,     k.family == Family::gemm_preshuffle};
 }
 
+// Keys and problems of convolutions name these fields alike.
+template <class T>
+std::uint64_t packed_conv(const T& x) {
+  Packer packer(Op::conv);
+  packer.append(x.family);
+  packer.append(x.layout);
+  for (const Dtype dtype : {x.dtype_in, x.dtype_wei, x.dtype_out, x.dtype_acc}) {
+    packer.append(dtype);
+  }
+  return packer.bits();
+}
+
+}  // namespace
+
+std::uint64_t packed_signature(const GemmProblemData& p) { return signature_of(p).packed(); }
+std::uint64_t packed_signature(const GemmKey& k) { return signature_of(k).packed(); }
+std::uint64_t packed_signature(const ConvProblemData& p) { return packed_conv(p); }
+std::uint64_t packed_signature(const ConvKey& k) { return packed_conv(k); }
+
 bool same_signature(const GemmKey& key, const GemmProblemData& problem, Refusal* refusal) {
-  const Signature has = signature_of(key), want = signature_of(problem);
+  const GemmSignature has = signature_of(key), want = signature_of(problem);
   if (has.a != want.a || has.b != want.b || has.c != want.c || has.acc != want.acc) {
     return refuse(refusal, Reason::dtype, "computes %s x %s -> %s in %s, not %s x %s -> %s in %s",
                   to_name(has.a), to_name(has.b), to_name(has.c), to_name(has.acc), to_name(want.a),
@@ -58,6 +99,30 @@ bool same_signature(const GemmKey& key, const GemmProblemData& problem, Refusal*
   if (want.num_d > 0 && has.order_d != want.order_d) {
     return refuse(refusal, Reason::layout, "reads D in order %s, not %s", to_name(has.order_d),
                   to_name(want.order_d));
+  }
+  return true;
+}
+
+bool same_signature(const ConvKey& key, const ConvProblemData& problem, Refusal* refusal) {
+  if (key.family != problem.family) {
+    return refuse(refusal, Reason::direction, "computes %s, not %s", to_name(key.family),
+                  to_name(problem.family));
+  }
+  if (key.layout != problem.layout) {
+    return refuse(refusal, Reason::layout, "reads layout %s, not %s", to_name(key.layout),
+                  to_name(problem.layout));
+  }
+  const struct {
+    const char* name;
+    Dtype has, want;
+  } types[] = {{"input", key.dtype_in, problem.dtype_in},
+               {"weights", key.dtype_wei, problem.dtype_wei},
+               {"output", key.dtype_out, problem.dtype_out},
+               {"accumulator", key.dtype_acc, problem.dtype_acc}};
+  for (const auto& type : types) {
+    if (type.has == type.want) continue;
+    return refuse(refusal, Reason::dtype, "the type of the %s is %s, not %s", type.name,
+                  to_name(type.has), to_name(type.want));
   }
   return true;
 }

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include <ckdisp/any_problem.hpp>
 #include <ckdisp/generated/arches.hpp>
 #include <ckdisp/registry.hpp>
 
@@ -28,7 +29,7 @@ struct Indexed {
   bool picky;  // the kernel requires target features
 };
 
-// The kernels that compute one GEMM signature.
+// The kernels that compute one signature.
 class Candidates {
  public:
   void add(const Indexed& candidate) { all_.push_back(candidate); }
@@ -56,23 +57,23 @@ struct Snapshot {
   const Entry* find(std::string_view name) const;
 };
 
-// Everything of a problem or key that decides whether they fit, apart from sizes. The type and
-// order of D count only when there is one.
-struct Signature {
-  Dtype a, b, c, acc, d;
-  Layout layout;
-  Order order_d;
-  Elementwise elementwise;
-  int num_d;
-  bool shuffled_b;
-
-  std::uint64_t packed() const;
-};
+// Everything of a problem or key that decides whether they fit, apart from sizes, and the op.
+std::uint64_t packed_signature(const GemmProblemData& problem);
+std::uint64_t packed_signature(const GemmKey& key);
+std::uint64_t packed_signature(const ConvProblemData& problem);
+std::uint64_t packed_signature(const ConvKey& key);
 
 // A refusal with the reason and text of the first difference; true when there is none.
 bool same_signature(const GemmKey& key, const GemmProblemData& problem, Refusal* refusal);
+bool same_signature(const ConvKey& key, const ConvProblemData& problem, Refusal* refusal);
 
-Signature signature_of(const GemmProblemData& problem);
-Signature signature_of(const GemmKey& key);
+template <class Problem>
+bool same_signature(Kernel kernel, const Problem& problem, Refusal* refusal) {
+  if (kernel.op() != OpOf<Problem>::op) {
+    return refuse(refusal, Reason::op, "belongs to another op");
+  }
+  const auto& key = *static_cast<const typename OpOf<Problem>::Key*>(kernel.table()->key);
+  return same_signature(key, problem, refusal);
+}
 
 }  // namespace ckdisp::detail

@@ -57,7 +57,8 @@ inline constexpr int kMaxSpatial = 3;
 // the others are 1 (pads: 0). Tensors are dense: the input n, [d, [h,]] w, g, c; the weights
 // g, k, [z, [y,]] x, c; the output n, [d, [h,]] w, g, k.
 //
-//   out[i] = (in[i] + left_pad[i] + right_pad[i] - dilation[i] * (filter[i] - 1) - 1) / stride[i] + 1
+//   out[i] = (in[i] + left_pad[i] + right_pad[i] - dilation[i] * (filter[i] - 1) - 1) / stride[i] +
+//   1
 struct ConvProblemData {
   std::int64_t n;     // images
   std::int64_t g;     // groups
@@ -115,8 +116,9 @@ extern "C" {
 // One kernel. `problem` and `args` point to the structs of `op`. Functions do not throw.
 //
 // Only prepare(), run() and convert() of a device's kernel need the device: they are called with it
-// current, and put work on launch->stream without waiting for it. The other functions answer on any machine;
-// they are asked with launch->device -1 when the device is not there, and then assume a usual one.
+// current, and put work on launch->stream without waiting for it. The other functions answer on any
+// machine; they are asked with launch->device -1 when the device is not there, and then assume a
+// usual one.
 struct ckdisp_kernel {
   std::uint32_t size;  // sizeof(ckdisp_kernel) of the library
   Op op;

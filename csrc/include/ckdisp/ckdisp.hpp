@@ -1,6 +1,7 @@
 // All of the public runtime. C++17.
 #pragma once
 
+#include <ckdisp/any_problem.hpp>
 #include <ckdisp/conv_problem.hpp>
 #include <ckdisp/cpu.hpp>
 #include <ckdisp/device.hpp>

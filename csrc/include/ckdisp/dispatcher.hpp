@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <ckdisp/problem.hpp>
+#include <ckdisp/any_problem.hpp>
 #include <ckdisp/registry.hpp>
 
 namespace ckdisp {
@@ -20,7 +20,7 @@ enum class Strategy {
 
 // Orders the kernels that support a problem, best first; the first of the result is used. Called
 // once per problem, from the thread that meets it first.
-using Ordering = std::function<std::vector<Kernel>(const GemmProblemData& problem,
+using Ordering = std::function<std::vector<Kernel>(const AnyProblem& problem,
                                                    const std::vector<Kernel>& candidates)>;
 
 struct DispatcherOptions {
@@ -46,6 +46,7 @@ struct Candidate {
 enum class StageKind {
   prepare,  // what must happen before each run and is no part of the kernel's time
   kernel,
+  convert,  // a second kernel, which makes the result out of what the first left in the workspace
 };
 
 struct Stage {
@@ -77,43 +78,49 @@ class Dispatcher {
   Dispatcher(Dispatcher&&) noexcept;
   Dispatcher& operator=(Dispatcher&&) noexcept;
 
+  // A problem is a GemmProblemData or a ConvProblemData, or a builder of one.
+  //
   // The kernel for a problem. Throws InvalidArgument for a problem that can never work,
   // KernelNotFound when no kernel has its signature, UnsupportedProblem when none supports it, and
   // DeviceError when the device is not here, or when only kernels of GPUs support a problem of the
   // CPU. `launch` says where it would run.
-  Kernel select(const GemmProblemData& problem, Launch launch = {}) const;
+  template <class Problem>
+  Kernel select(const Problem& problem, Launch launch = {}) const {
+    return select_data(data_of(problem), launch);
+  }
   // Every kernel of the op: the supporting ones by rank, then the others with their reasons.
-  std::vector<Candidate> explain(const GemmProblemData& problem, Launch launch = {}) const;
-  Plan plan(const GemmProblemData& problem, Launch launch = {}) const;
-  // Whether some kernel that may run there has the dtypes, layout and operation of the problem.
-  bool has_signature(const GemmProblemData& problem, Launch launch = {}) const;
+  template <class Problem>
+  std::vector<Candidate> explain(const Problem& problem, Launch launch = {}) const {
+    return explain_data(data_of(problem), launch);
+  }
+  template <class Problem>
+  Plan plan(const Problem& problem, Launch launch = {}) const {
+    return plan_data(data_of(problem), launch);
+  }
+  // Whether some kernel that may run there has the types, layout and operation of the problem.
+  template <class Problem>
+  bool has_signature(const Problem& problem, Launch launch = {}) const {
+    return has_signature_data(data_of(problem), launch);
+  }
 
-  // Computes C. `launch.num_threads` 0 is the dispatcher's number. Refuses bad arguments before
-  // anything runs; DeviceError when the kernel fails.
-  void run(const GemmProblemData& problem, const GemmArgs& args, Launch launch = {}) const;
+  // Computes the result. `launch.num_threads` 0 is the dispatcher's number. Refuses bad arguments
+  // before anything runs; DeviceError when the kernel fails.
+  template <class Problem>
+  void run(const Problem& problem, const ArgsOf<Problem>& args, Launch launch = {}) const {
+    run_data(data_of(problem), args, launch);
+  }
   // The same with the named kernel; UnsupportedProblem says why it cannot.
-  void run(std::string_view kernel_name, const GemmProblemData& problem, const GemmArgs& args,
-           Launch launch = {}) const;
-  // One stage of a plan for the same problem and launch: to time a kernel without what prepares it.
-  // All stages in order compute C.
-  void run(const Stage& stage, const GemmProblemData& problem, const GemmArgs& args,
-           Launch launch = {}) const;
-
-  Kernel select(const GemmProblem& problem, Launch launch = {}) const {
-    return select(problem.data(), launch);
-  }
-  std::vector<Candidate> explain(const GemmProblem& problem, Launch launch = {}) const {
-    return explain(problem.data(), launch);
-  }
-  Plan plan(const GemmProblem& problem, Launch launch = {}) const {
-    return plan(problem.data(), launch);
-  }
-  void run(const GemmProblem& problem, const GemmArgs& args, Launch launch = {}) const {
-    run(problem.data(), args, launch);
-  }
-  void run(std::string_view kernel_name, const GemmProblem& problem, const GemmArgs& args,
+  template <class Problem>
+  void run(std::string_view kernel_name, const Problem& problem, const ArgsOf<Problem>& args,
            Launch launch = {}) const {
-    run(kernel_name, problem.data(), args, launch);
+    run_data(kernel_name, data_of(problem), args, launch);
+  }
+  // One stage of a plan for the same problem and launch: to time a kernel without what prepares it.
+  // All stages in order compute the result.
+  template <class Problem>
+  void run(const Stage& stage, const Problem& problem, const ArgsOf<Problem>& args,
+           Launch launch = {}) const {
+    run_data(stage, data_of(problem), args, launch);
   }
 
   const Registry& registry() const;
@@ -123,6 +130,24 @@ class Dispatcher {
   const std::vector<Arch>& arches() const;
 
  private:
+  // Defined for the problem of each op.
+  template <class Data>
+  Kernel select_data(const Data& problem, Launch launch) const;
+  template <class Data>
+  std::vector<Candidate> explain_data(const Data& problem, Launch launch) const;
+  template <class Data>
+  Plan plan_data(const Data& problem, Launch launch) const;
+  template <class Data>
+  bool has_signature_data(const Data& problem, Launch launch) const;
+  template <class Data>
+  void run_data(const Data& problem, const ArgsOf<Data>& args, Launch launch) const;
+  template <class Data>
+  void run_data(std::string_view kernel_name, const Data& problem, const ArgsOf<Data>& args,
+                Launch launch) const;
+  template <class Data>
+  void run_data(const Stage& stage, const Data& problem, const ArgsOf<Data>& args,
+                Launch launch) const;
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -29,8 +29,17 @@ class Kernel {
 
   const char* name() const { return record_->table->name; }
   Op op() const { return record_->table->op; }
+  // The key of a kernel of that op.
   const GemmKey& gemm_key() const { return *static_cast<const GemmKey*>(record_->table->key); }
-  Arch arch() const { return gemm_key().arch; }
+  const ConvKey& conv_key() const { return *static_cast<const ConvKey*>(record_->table->key); }
+  // visitor(key) with the key of the kernel's op.
+  template <class Visitor>
+  decltype(auto) visit_key(Visitor&& visitor) const {
+    return op() == Op::gemm ? visitor(gemm_key()) : visitor(conv_key());
+  }
+  Arch arch() const {
+    return visit_key([](const auto& key) { return key.arch; });
+  }
   const ckdisp_kernel* table() const { return record_->table; }
   const detail::KernelRecord* record() const { return record_; }
   Library library() const;
