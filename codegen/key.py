@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from .enums import FAMILY, token
+from .enums import FAMILY, token, unknown
 from .errors import InvalidKey
 from .schema import FieldSpec, canonical, fields_of
 
@@ -54,7 +54,11 @@ class KernelKey:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The key with exactly these field values; :class:`InvalidKey` for any other shape."""
-        return cls(**canonical(cls, values))
+        checked = canonical(cls, values)
+        if not checked["family"].startswith(f"{cls.op}."):
+            families = [f for f in FAMILY.values if f.startswith(f"{cls.op}.")]
+            raise InvalidKey(unknown(f"family of {cls.op}", checked["family"], families))
+        return cls(**checked)
 
     @classmethod
     def from_name(cls, name: str) -> Self:

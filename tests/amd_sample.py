@@ -20,7 +20,8 @@ from ckdisp.codegen.key import KernelKey
 from ckdisp.codegen.make import make_key
 from ckdisp.codegen.ops import op
 from ckdisp.codegen.ops.definition import SpaceRequest
-from ckdisp.codegen.ops.gemm.curated import curated, pairs
+from ckdisp.codegen.ops.facts import pairs
+from ckdisp.codegen.ops.gemm.curated import curated
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 _POOL = 1500  # keys considered for each family and pipeline

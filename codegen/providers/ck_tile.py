@@ -261,7 +261,10 @@ def _own_file(path: str, setup: Setup) -> str:
 
 CK_TILE = Provider(
     name="ck_tile",
-    kernels={"gemm": ("providers/ck_tile/gemm.hpp", "CKDISP_CK_TILE_GEMM_KERNEL")},
+    kernels={
+        "gemm": ("providers/ck_tile/gemm.hpp", "CKDISP_CK_TILE_GEMM_KERNEL"),
+        "conv": ("providers/ck_tile/conv.hpp", "CKDISP_CK_TILE_CONV_KERNEL"),
+    },
     suffix=".hip",
     template="unit.hip.j2",
     recipe=_recipe,

@@ -45,7 +45,10 @@ def _rule(level: str, setup: Setup) -> Rule:
 
 CPU = Provider(
     name="cpu",
-    kernels={"gemm": ("providers/cpu/gemm.hpp", "CKDISP_CPU_GEMM_KERNEL")},
+    kernels={
+        "gemm": ("providers/cpu/gemm.hpp", "CKDISP_CPU_GEMM_KERNEL"),
+        "conv": ("providers/cpu/conv.hpp", "CKDISP_CPU_CONV_KERNEL"),
+    },
     suffix=".cpp",
     template="unit.cpp.j2",
     recipe=_recipe,

@@ -10,21 +10,23 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ckdisp.codegen.arch import arch, arch_names
+from ckdisp.codegen.enums import FAMILY
 from ckdisp.codegen.errors import InvalidKey
 from ckdisp.codegen.kernel_set import KernelSet
 from ckdisp.codegen.make import parse_name
-from ckdisp.codegen.ops import op
+from ckdisp.codegen.ops import key_classes, op, op_of_family
 from ckdisp.codegen.ops.definition import SpaceRequest
-from ckdisp.codegen.ops.gemm.key import GemmKey
 from ckdisp.codegen.rules import check_all
 from ckdisp.codegen.schema import INT_MAX, fields_of
 
 relaxed = settings(deadline=None)  # the first example builds a space
-FAMILIES = op("gemm").families
+FAMILIES = FAMILY.values
 numbers = st.integers(0, INT_MAX) | st.sampled_from([0, 1, 2, 16, 32, 64, 128, 256])
 
 
-def values_of(spec):
+def values_of(spec, key_class):
+    if spec.enum is FAMILY:
+        return st.sampled_from(op(key_class.op).families)
     if spec.enum is not None:
         return st.sampled_from(spec.enum.values)
     if spec.kind == "flag":
@@ -32,12 +34,17 @@ def values_of(spec):
     return st.tuples(*[numbers] * len(spec.components)) if spec.components else numbers
 
 
-any_key = st.builds(GemmKey, **{spec.name: values_of(spec) for spec in fields_of(GemmKey)})
+def any_key_of(key_class):
+    specs = fields_of(key_class)
+    return st.builds(key_class, **{spec.name: values_of(spec, key_class) for spec in specs})
+
+
+any_key = st.one_of(*map(any_key_of, key_classes()))
 
 
 @functools.cache
 def space(family, name, tiles="all"):
-    return op("gemm").space(SpaceRequest(family, name, arch(name).provider, tiles))
+    return op_of_family(family).space(SpaceRequest(family, name, arch(name).provider, tiles))
 
 
 @st.composite
@@ -51,8 +58,9 @@ def valid_key(draw):
 def near_key(draw):
     """A valid key with one field replaced: often invalid, but by little."""
     key = draw(valid_key())
-    spec = draw(st.sampled_from(fields_of(GemmKey)))
-    return GemmKey.from_dict({**key.to_dict(), spec.name: draw(values_of(spec))})
+    spec = draw(st.sampled_from(fields_of(type(key))))
+    value = draw(values_of(spec, type(key)))
+    return type(key).from_dict({**key.to_dict(), spec.name: value})
 
 
 keys = st.one_of(any_key, near_key(), valid_key())
@@ -63,7 +71,7 @@ keys = st.one_of(any_key, near_key(), valid_key())
 def test_names_parse_back(key):
     assert key.name.isidentifier() and key.name.isascii()
     assert parse_name(key.name) == key
-    assert GemmKey.from_name(key.name).name == key.name
+    assert type(key).from_name(key.name).name == key.name
 
 
 @relaxed
@@ -75,24 +83,34 @@ def test_names_are_injective(a, b):
 @relaxed
 @given(valid_key(), st.data())
 def test_changing_any_one_field_changes_the_name(key, data):
-    for spec in fields_of(GemmKey):
-        other = GemmKey.from_dict({**key.to_dict(), spec.name: data.draw(values_of(spec))})
+    for spec in fields_of(type(key)):
+        value = data.draw(values_of(spec, type(key)))
+        other = type(key).from_dict({**key.to_dict(), spec.name: value})
         assert (other.name == key.name) == (other == key)
 
 
 @relaxed
 @given(keys)
 def test_json_round_trip(key):
-    assert GemmKey.from_dict(json.loads(json.dumps(key.to_dict()))) == key
-    assert hash(GemmKey.from_dict(key.to_dict())) == hash(key)
+    assert type(key).from_dict(json.loads(json.dumps(key.to_dict()))) == key
+    assert hash(type(key).from_dict(key.to_dict())) == hash(key)
 
 
 @relaxed
-@given(keys, keys, keys)
-def test_order_is_total(a, b, c):
+@given(st.one_of(*(st.tuples(*[any_key_of(c)] * 3) for c in key_classes())))
+def test_order_is_total(some):
+    a, b, c = some
     assert (a < b) + (b < a) + (a == b) == 1
     if a < b and b < c:
         assert a < c
+
+
+@relaxed
+@given(any_key)
+def test_a_family_of_another_op_is_refused(key):
+    other = next(f for f in FAMILY.values if not f.startswith(f"{key.op}."))
+    with pytest.raises(InvalidKey, match=f"unknown family of {key.op} '{other}'"):
+        type(key).from_dict({**key.to_dict(), "family": other})
 
 
 @relaxed
@@ -159,7 +177,7 @@ def test_membership_is_passing_the_rules(key):
 def columns_of_key(key):
     from ckdisp.codegen.columns import from_keys
 
-    return from_keys(GemmKey, [key])
+    return from_keys(type(key), [key])
 
 
 WHERE = {

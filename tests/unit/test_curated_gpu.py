@@ -9,9 +9,10 @@ import pytest
 from amd_sample import curated_keys
 
 from ckdisp.codegen.arch import arch, arches
+from ckdisp.codegen.ops import facts
+from ckdisp.codegen.ops.facts import pairs
 from ckdisp.codegen.ops.gemm import curated as module
-from ckdisp.codegen.ops.gemm import facts
-from ckdisp.codegen.ops.gemm.curated import curated, pairs
+from ckdisp.codegen.ops.gemm.curated import curated
 from ckdisp.codegen.rules import check_all
 
 GPUS = [name for name in arches() if arch(name).is_gpu]

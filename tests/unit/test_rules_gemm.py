@@ -151,7 +151,7 @@ def build(fields: dict) -> KernelKey:
 
 
 def test_the_table_has_every_rule():
-    assert [rule.name for rule in RULES] == list(BROKEN)
+    assert sorted(rule.name for rule in RULES) == sorted(BROKEN)
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -189,7 +189,7 @@ def test_rules_read_the_columns_that_they_declare():
 
 def test_the_catalogue_documents_every_rule():
     rows = catalogue()["gemm"]
-    assert [row["name"] for row in rows] == list(BROKEN)
+    assert sorted(row["name"] for row in rows) == sorted(BROKEN)
     assert all(row["doc"] and row["columns"] for row in rows)
 
 

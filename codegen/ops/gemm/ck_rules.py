@@ -14,9 +14,9 @@ from ...arch import arch
 from ...columns import Array, Columns
 from ...enums import DTYPE, ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT
 from ...rules import Rule
-from . import facts
+from .. import facts
+from ..kinds import kind_rule
 from .key import GemmKey
-from .kinds import kind_rule
 
 _VECTOR_BYTES = 16
 # Bytes that a lane gets when it reads LDS with a transposing instruction.

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...arch import arch, arches
-from ...enums import DTYPE
-from . import facts
+from .. import facts
 from .key import Triple
 
 _HERE = Path(__file__).parent
@@ -80,10 +79,3 @@ def curated(name: str, family: str, dtype_a: str, dtype_b: str) -> tuple[Curated
         return tuple(_gpu_rows(name, family, same))
     allowed = facts.warp_tiles(arches()[name], family, dtype_a, dtype_b)
     return tuple(r for r in _cpu_rows(name, dtype_a) if r.warp in allowed)
-
-
-def pairs() -> list[tuple[str, str]]:
-    """The pairs of input types that any arch knows, equal types first."""
-    both = [(a, b) for a in DTYPE.values for b in DTYPE.values]
-    known = {tuple(key.split("_")[:2]) for facts_ in arches().values() for key in facts_.warp_tiles}
-    return sorted((p for p in both if p in known), key=lambda p: p[0] != p[1])

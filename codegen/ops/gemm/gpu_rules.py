@@ -11,25 +11,17 @@ from ...arch import arch
 from ...columns import Array, Columns
 from ...enums import DTYPE, ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT, SCHEDULER
 from ...rules import Rule
-from . import facts
+from .. import facts, tiles
+from ..kinds import kind_rule
+from . import tables
 from .key import GemmKey
-from .kinds import kind_rule
 
 _PRESHUFFLE = FAMILY.code("gemm.preshuffle")
-_WAVE = ("wave_m", "wave_n", "wave_k")
 _TILE = ("tile_m", "tile_n", "tile_k")
 _WARP = ("warp_m", "warp_n", "warp_k")
 
 
 _gpu_rule = functools.partial(kind_rule, True)
-
-
-def _waves(c: Columns) -> Array:
-    return np.asarray(facts.wave_table()[c["arch"], *(np.minimum(c[w], 15) for w in _WAVE)])
-
-
-def _join(triples: tuple[tuple[int, ...], ...]) -> str:
-    return ", ".join("x".join(map(str, t)) for t in triples)
 
 
 def _three(test: Callable[[Array, int], Array], c: Columns) -> Array:
@@ -38,13 +30,13 @@ def _three(test: Callable[[Array, int], Array], c: Columns) -> Array:
 
 
 def _minimum(c: Columns) -> Array:
-    limits = facts.tile_limits(0)[c["family"]]
+    limits = tables.tile_limits(0)[c["family"]]
     return _three(lambda tile, i: tile >= limits[..., i], c)
 
 
 def _alignment(c: Columns) -> Array:
-    limits = facts.tile_limits(1)[c["family"]]
-    low = facts.tile_limits(0)[c["family"]]
+    limits = tables.tile_limits(1)[c["family"]]
+    low = tables.tile_limits(0)[c["family"]]
     return _three(lambda tile, i: (tile < low[..., i]) | (tile % limits[..., i] == 0), c)
 
 
@@ -96,20 +88,6 @@ def _preshuffle_rows_reason(k: GemmKey) -> str:
     )
 
 
-def _wave_groups(c: Columns) -> Array:
-    v5 = facts.has_pipeline(c, "compv5")
-    two = (c["num_wave_groups"] == 2) & (c["wave_k"] == 2)
-    two &= (c["wave_m"] == 1) & (c["wave_n"] == 1)
-    one = (c["num_wave_groups"] == 1) & (c["wave_k"] == 1)
-    return np.asarray(np.where(v5, two, one))
-
-
-def _threads(c: Columns) -> Array:
-    waves = c["wave_m"].astype(np.int64) * c["wave_n"] * c["wave_k"] * c["block_per_cu"]
-    threads = waves * facts.arch_array("wave_size")[c["arch"]]
-    return (c["block_per_cu"] >= 1) & (threads <= facts.MAX_THREADS_PER_CU)
-
-
 def _split_k_output(c: Columns) -> Array:
     wide = facts.one_of(DTYPE, ("fp32", "int32"), c["dtype_c"])
     half = facts.one_of(DTYPE, ("fp16", "bf16"), c["dtype_c"])
@@ -124,6 +102,7 @@ def _scheduler_default(c: Columns) -> Array:
 
 
 RULES: tuple[Rule, ...] = (
+    *tiles.GPU,
     _gpu_rule(
         "gpu_pipeline",
         "packed and skinny are pipelines of the CPU provider",
@@ -163,26 +142,6 @@ RULES: tuple[Rule, ...] = (
         lambda k: f"{k.family} cannot have split_k: the shuffled B has no parts of K in one piece",
     ),
     _gpu_rule(
-        "compv6_arch",
-        "compv6 is known to work on CDNA only",
-        "arch pipeline",
-        lambda c: (
-            ~facts.has_pipeline(c, "compv6")
-            | facts.in_family(c, ("cdna1", "cdna2", "cdna3", "cdna4"))
-        ),
-        lambda k: f"pipeline compv6 is made for CDNA, {k.arch} is {arch(k.arch).family}",
-    ),
-    _gpu_rule(
-        "interwave",
-        "the interwave scheduler exists only for the mem pipeline",
-        "pipeline scheduler",
-        lambda c: (
-            (c["scheduler"] != SCHEDULER.code("interwave"))
-            | facts.has_pipeline(c, "mem", "packed", "skinny")
-        ),
-        lambda k: f"scheduler interwave exists only for pipeline mem, not {k.pipeline}",
-    ),
-    _gpu_rule(
         "scheduler_default",
         "preshufflev2 has the default scheduler, and only it does",
         "pipeline scheduler",
@@ -203,23 +162,13 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     _gpu_rule(
-        "waves",
-        "the waves per block are in the list of the arch",
-        "arch wave_m wave_n wave_k",
-        _waves,
-        lambda k: (
-            f"{k.arch} has no {_join((k.wave,))} waves per block; "
-            f"allowed: {_join(arch(k.arch).waves)}"
-        ),
-    ),
-    _gpu_rule(
         "tile_minimum",
         "the block tile is not smaller than the operator's minimum",
         "family tile_m tile_n tile_k",
         _minimum,
         lambda k: (
-            f"tile {_join((k.tile,))} is below the minimum "
-            f"{_join((facts.TILE_LIMITS[k.family][0],))} of {k.family}"
+            f"tile {tiles.join((k.tile,))} is below the minimum "
+            f"{tiles.join((tables.limits_of(k.family)[0],))} of {k.family}"
         ),
     ),
     _gpu_rule(
@@ -228,8 +177,8 @@ RULES: tuple[Rule, ...] = (
         "family tile_m tile_n tile_k",
         _alignment,
         lambda k: (
-            f"tile {_join((k.tile,))} is not a multiple of "
-            f"{_join((facts.TILE_LIMITS[k.family][1],))}, which {k.family} needs"
+            f"tile {tiles.join((k.tile,))} is not a multiple of "
+            f"{tiles.join((tables.limits_of(k.family)[1],))}, which {k.family} needs"
         ),
     ),
     _gpu_rule(
@@ -257,28 +206,6 @@ RULES: tuple[Rule, ...] = (
         "arch family dtype_a tile_m tile_k wave_m wave_n wave_k",
         _preshuffle_rows,
         _preshuffle_rows_reason,
-    ),
-    _gpu_rule(
-        "wave_groups",
-        "compv5 runs two groups of one wave that split K; other pipelines have one group",
-        "pipeline num_wave_groups wave_m wave_n wave_k",
-        _wave_groups,
-        lambda k: (
-            f"pipeline {k.pipeline} cannot run {k.num_wave_groups} wave group(s) of "
-            f"{_join((k.wave,))} waves: compv5 needs 2 groups and 1x1x2 waves, others 1 group and "
-            "1 wave along K"
-        ),
-    ),
-    _gpu_rule(
-        "occupancy",
-        "the blocks per compute unit fit its threads",
-        "arch wave_m wave_n wave_k block_per_cu",
-        _threads,
-        lambda k: (
-            f"{k.block_per_cu} block(s) of {k.wave[0] * k.wave[1] * k.wave[2]} waves of "
-            f"{arch(k.arch).wave_size} threads: a compute unit holds 1 to "
-            f"{facts.MAX_THREADS_PER_CU}"
-        ),
     ),
     _gpu_rule(
         "split_k_output",

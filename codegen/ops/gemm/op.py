@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
+
 from ...enums import FAMILY
 from ..definition import Op
-from . import feature_rules, presets, rules, space
+from ..presets import Presets
+from . import feature_rules, rules, space
 from .key import GemmKey
+
+_presets = Presets(
+    Path(__file__).with_name("presets.json"),
+    GemmKey,
+    space.ALIASES,
+    lambda request, sweep: space.curated_space(request, sweep.get("roles", ())),
+)
 
 OP = Op(
     name="gemm",
@@ -14,7 +25,7 @@ OP = Op(
     rules=lambda: rules.RULES,
     space=space.build,
     complete=space.complete,
-    presets=presets.presets,
+    presets=functools.cache(_presets.read),
     aliases=space.ALIASES,
     missing_features=feature_rules.missing_features,
 )

@@ -6,24 +6,19 @@ import numpy as np
 
 from ...arch import arch
 from ...columns import Array, Columns
-from ...enums import ARCH, DTYPE, ELEMENTWISE, FAMILY, PROVIDER
+from ...enums import DTYPE, ELEMENTWISE, FAMILY
 from ...rules import Rule
-from . import ck_rules, cpu_rules, facts, gpu_rules
+from .. import facts, tiles
+from . import ck_rules, cpu_rules, gpu_rules, tables
 from .key import GemmKey
 
 _MULTI_D = FAMILY.code("gemm.multi_d")
-_PROVIDERS = np.array([PROVIDER.code(arch(name).provider) for name in ARCH.values])
 _OUTPUTS = np.array([[t in facts.outputs(a) for t in DTYPE.values] for a in DTYPE.values])
-_D_COUNTS = np.array([facts.D_COUNT.get(e, facts.ANY_D_COUNT) for e in ELEMENTWISE.values])
-
-
-def _provider(c: Columns) -> Array:
-    return np.asarray(_PROVIDERS[c["arch"]] == c["provider"])
+_D_COUNTS = np.array([tables.D_COUNT.get(e, tables.ANY_D_COUNT) for e in ELEMENTWISE.values])
 
 
 def _dtypes(c: Columns) -> Array:
-    preshuffle = (c["family"] == FAMILY.code("gemm.preshuffle")).astype(np.intp)
-    return np.asarray(facts.dtype_support()[c["arch"], preshuffle, c["dtype_a"], c["dtype_b"]])
+    return facts.multiplies(c, c["dtype_a"], c["dtype_b"])
 
 
 def _dtypes_reason(k: GemmKey) -> str:
@@ -61,7 +56,7 @@ def _d_count(c: Columns) -> Array:
 
 
 def _d_count_reason(k: GemmKey) -> str:
-    low, high = facts.D_COUNT.get(k.elementwise, facts.ANY_D_COUNT)
+    low, high = tables.D_COUNT.get(k.elementwise, tables.ANY_D_COUNT)
     count = f"{low}" if low == high else f"{low} to {high}"
     return f"{k.elementwise} takes {count} D tensor(s), not {k.num_d}"
 
@@ -69,32 +64,6 @@ def _d_count_reason(k: GemmKey) -> str:
 def _unused_d(c: Columns) -> Array:
     canonical = (c["dtype_d"] == c["dtype_c"]) & (c["layout_d"] == 0)
     return np.asarray((c["num_d"] > 0) | canonical)
-
-
-def _steps(c: Columns, side: str) -> tuple[Array, Array]:
-    return c[f"tile_{side}"].astype(np.int64), c[f"wave_{side}"].astype(np.int64) * c[
-        f"warp_{side}"
-    ]
-
-
-def _divisible(c: Columns) -> Array:
-    parts = [_steps(c, side) for side in "mnk"]
-    # A step larger than the tile is the business of tile_covers.
-    ok = [(step > tile) | (tile % np.maximum(step, 1) == 0) for tile, step in parts]
-    return np.asarray(ok[0] & ok[1] & ok[2])
-
-
-def _covers(c: Columns) -> Array:
-    parts = [_steps(c, side) for side in "mnk"]
-    ok = [(step > 0) & (step <= tile) for tile, step in parts]
-    return ok[0] & ok[1] & ok[2]
-
-
-def _steps_text(k: GemmKey) -> str:
-    return ", ".join(
-        f"{side} {tile} by {wave}x{warp}"
-        for side, tile, wave, warp in zip("MNK", k.tile, k.wave, k.warp, strict=True)
-    )
 
 
 def _warp_reason(k: GemmKey) -> str:
@@ -108,16 +77,8 @@ def _warp_reason(k: GemmKey) -> str:
     )
 
 
-_TILES = tuple(f"{field}_{side}" for field in ("tile", "wave", "warp") for side in "mnk")
-
 _COMMON: tuple[Rule, ...] = (
-    Rule(
-        "provider",
-        "the provider has kernels for the arch",
-        ("arch", "provider"),
-        _provider,
-        lambda k: f"{k.arch} is served by provider {arch(k.arch).provider}, not {k.provider}",
-    ),
+    tiles.PROVIDER,
     Rule(
         "dtypes",
         "the arch multiplies this pair of types",
@@ -186,23 +147,13 @@ _COMMON: tuple[Rule, ...] = (
         "warp_tile",
         "the warp tile (CPU: register tile) is in the list of the arch for the types",
         ("arch", "family", "dtype_a", "dtype_b", "warp_m", "warp_n", "warp_k"),
-        lambda c: ~_dtypes(c) | facts.has_warp_tile(c),  # dtypes speaks for unknown pairs
+        lambda c: (
+            ~_dtypes(c) | facts.has_warp_tile(c, c["dtype_a"], c["dtype_b"])
+        ),  # dtypes speaks for unknown pairs
         _warp_reason,
     ),
-    Rule(
-        "tile_divisible",
-        "the tile is a multiple of waves x warp tile in M, N and K",
-        _TILES,
-        _divisible,
-        lambda k: f"tile is not a multiple of waves x warp tile: {_steps_text(k)}",
-    ),
-    Rule(
-        "tile_covers",
-        "waves x warp tile is not larger than the tile in M, N and K",
-        _TILES,
-        _covers,
-        lambda k: f"waves x warp tile is zero or larger than the tile: {_steps_text(k)}",
-    ),
+    tiles.DIVISIBLE,
+    tiles.COVERS,
 )
 
 RULES: tuple[Rule, ...] = _COMMON + gpu_rules.RULES + ck_rules.RULES + cpu_rules.RULES

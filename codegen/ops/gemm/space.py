@@ -10,9 +10,10 @@ from ...enums import ELEMENTWISE, EPILOGUE, LAYOUT, PIPELINE, SCHEDULER
 from ...errors import InvalidKey
 from ...factor import Axis
 from ...space import Space, axis
+from .. import facts
 from ..definition import SpaceRequest
-from . import facts
-from .curated import Curated, curated, pairs
+from . import tables
+from .curated import Curated, curated
 from .key import GemmKey
 from .rules import RULES
 
@@ -49,7 +50,7 @@ def curated_space(request: SpaceRequest, roles: Sequence[str] = ()) -> Space:
             *(a, b, facts.accumulator(a, b), c, d),
             *(t.tile, t.wave, t.warp, t.pipeline, t.scheduler, t.num_wave_groups),
         )
-        for a, b in pairs()
+        for a, b in facts.pairs()
         for c, d in _outputs(a, "dtype_c" in named, "dtype_d" in named)
         for t in curated(request.arch, request.family, a, b)
         if not roles or set(roles) & set(t.roles)
@@ -71,10 +72,10 @@ def curated_space(request: SpaceRequest, roles: Sequence[str] = ()) -> Space:
 def _all(request: SpaceRequest) -> Space:
     facts_ = arch(request.arch)
     gpu = facts_.is_gpu
-    dtypes = [(a, b, facts.accumulator(a, b)) for a, b in pairs()]
-    outputs = list(dict.fromkeys(c for a, _ in pairs() for c in facts.outputs(a)))
+    dtypes = [(a, b, facts.accumulator(a, b)) for a, b in facts.pairs()]
+    outputs = list(dict.fromkeys(c for a, _ in facts.pairs() for c in facts.outputs(a)))
     warps = dict.fromkeys(
-        tile for a, b in pairs() for tile in facts.warp_tiles(facts_, request.family, a, b)
+        tile for a, b in facts.pairs() for tile in facts.warp_tiles(facts_, request.family, a, b)
     )
     pipelines = [p for p in PIPELINE.values if (p in ("packed", "skinny")) != gpu]
     flags = [False, True] if gpu else [False]
@@ -117,7 +118,7 @@ def _signature(request: SpaceRequest, every_count: bool) -> list[Axis]:
 
 
 def _counts(elementwise: str, every: bool) -> range:
-    low, high = facts.D_COUNT.get(elementwise, facts.ANY_D_COUNT)
+    low, high = tables.D_COUNT.get(elementwise, tables.ANY_D_COUNT)
     return range(low, high + 1 if every else min(high, max(low, 1)) + 1)
 
 
@@ -161,7 +162,7 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
     values.setdefault("dtype_c", facts.default_output(a))
     many = values["family"] == "gemm.multi_d"
     fused = values.setdefault("elementwise", "multi_d_add" if many else "passthrough")
-    low, _ = facts.D_COUNT.get(fused, facts.ANY_D_COUNT)
+    low, _ = tables.D_COUNT.get(fused, tables.ANY_D_COUNT)
     facts_ = arch(values["arch"])
     tile = _first(values, a, b)
     defaults = {

@@ -1,4 +1,4 @@
-"""Arch facts as arrays indexed by enumeration codes, for the GEMM rules."""
+"""Arch facts as arrays indexed by enumeration codes, for the rules of every op."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import functools
 
 import numpy as np
 
-from ...arch import Arch, arches
-from ...columns import Array, Columns
-from ...enums import ARCH, DTYPE, FAMILY, PIPELINE, Enum
+from ..arch import Arch, arches
+from ..columns import Array, Columns
+from ..enums import ARCH, DTYPE, FAMILY, PIPELINE, Enum
 
 ELEMENT_BYTES = {
     "fp32": 4,
@@ -20,25 +20,8 @@ ELEMENT_BYTES = {
     "int32": 4,
 }
 
-# (minimum, alignment) of a GPU tile in M, N and K.
-TILE_LIMITS = {
-    "gemm.standard": ((16, 16, 8), (16, 16, 8)),
-    "gemm.preshuffle": ((64, 64, 32), (32, 32, 16)),
-    "gemm.multi_d": ((16, 16, 8), (16, 16, 8)),
-}
-
 # Threads that one compute unit keeps in flight.
 MAX_THREADS_PER_CU = 2048
-
-# Element-wise operation -> fewest and most D tensors; the others take 0 to 4.
-D_COUNT = {
-    "passthrough": (0, 0),
-    "add": (1, 1),
-    "multiply": (1, 1),
-    "multi_d_add": (1, 4),
-    "multi_d_multiply": (1, 4),
-}
-ANY_D_COUNT = (0, 4)
 
 FLOAT_OUTPUTS = ("fp32", "fp16", "bf16")
 NARROW_FLOATS = ("fp8", "bf8")
@@ -60,6 +43,11 @@ def outputs(dtype_a: str) -> tuple[str, ...]:
 def default_output(dtype_a: str) -> str:
     """The type of C when a caller does not say."""
     return {"int8": "int32", "fp8": "fp16", "bf8": "fp16"}.get(dtype_a, dtype_a)
+
+
+def combo(dtype_a: str, dtype_b: str) -> str:
+    """The key of a pair of input types in the warp tile tables."""
+    return f"{dtype_a}_{dtype_b}_{accumulator(dtype_a, dtype_b)}"
 
 
 @functools.cache
@@ -127,18 +115,6 @@ def lds_budgets() -> Array:
     )
 
 
-@functools.cache
-def tile_limits(part: int) -> Array:
-    """(families, 3): minimum (0) or alignment (1) of GPU tiles; 1 for families of other ops."""
-    neutral = ((1, 1, 1), (1, 1, 1))
-    return np.array([TILE_LIMITS.get(f, neutral)[part] for f in FAMILY.values], np.int64)
-
-
-def combo(dtype_a: str, dtype_b: str) -> str:
-    """The key of a pair of input types in the warp tile tables."""
-    return f"{dtype_a}_{dtype_b}_{accumulator(dtype_a, dtype_b)}"
-
-
 def warp_tiles(arch: Arch, family: str, dtype_a: str, dtype_b: str) -> tuple[tuple[int, ...], ...]:
     """The warp tiles (on a CPU register tiles) of a pair of types; empty if arch has none.
 
@@ -172,17 +148,15 @@ def _warp_tile_codes() -> Array:
     return np.sort(_code(*np.array(rows, np.int64).T))
 
 
-def has_warp_tile(c: Columns) -> Array:
-    """Whether the arch has the warp tile for the family and input types."""
+def has_warp_tile(c: Columns, dtype_a: Array, dtype_b: Array) -> Array:
+    """Whether the arch has the warp tile for the family and the types of A and B."""
     preshuffle = (c["family"] == FAMILY.code("gemm.preshuffle")).astype(np.int64)
     tile = (c["warp_m"], c["warp_n"], c["warp_k"])
-    return np.isin(
-        _code(c["arch"], preshuffle, c["dtype_a"], c["dtype_b"], *tile), _warp_tile_codes()
-    )
+    return np.isin(_code(c["arch"], preshuffle, dtype_a, dtype_b, *tile), _warp_tile_codes())
 
 
 @functools.cache
-def dtype_support() -> Array:
+def _dtype_support() -> Array:
     """(archs, 2, types, types): whether arch has any warp tile; second axis 1 is preshuffle."""
     n = len(DTYPE.values)
     table = np.zeros((len(ARCH.values), 2, n, n), np.bool_)
@@ -193,3 +167,16 @@ def dtype_support() -> Array:
                     found = bool(warp_tiles(facts, family, a, b))
                     table[ARCH.code(name), part, DTYPE.code(a), DTYPE.code(b)] = found
     return table
+
+
+def multiplies(c: Columns, dtype_a: Array, dtype_b: Array) -> Array:
+    """Whether the arch has any warp tile for the family and the types of A and B."""
+    preshuffle = (c["family"] == FAMILY.code("gemm.preshuffle")).astype(np.intp)
+    return np.asarray(_dtype_support()[c["arch"], preshuffle, dtype_a, dtype_b])
+
+
+def pairs() -> list[tuple[str, str]]:
+    """The pairs of types of A and B that any arch knows, equal types first."""
+    both = [(a, b) for a in DTYPE.values for b in DTYPE.values]
+    known = {tuple(key.split("_")[:2]) for facts in arches().values() for key in facts.warp_tiles}
+    return sorted((p for p in both if p in known), key=lambda p: p[0] != p[1])

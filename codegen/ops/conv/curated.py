@@ -1,0 +1,90 @@
+"""Curated convolution algorithms: the few per arch and type that a deployment builds."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...arch import arch
+from ..gemm.curated import curated as gemm_curated
+from .key import Triple
+
+_HERE = Path(__file__).parent
+_GENERAL = "default"
+_POINTWISE = "filter1x1_stride1_pad0"
+
+
+@dataclass(frozen=True)
+class Curated:
+    """One algorithm; ``essential`` ones serve the small sets."""
+
+    tile: Triple
+    wave: Triple
+    warp: Triple
+    pipeline: str
+    scheduler: str
+    specialization: str = _GENERAL
+    vector: Triple = (1, 1, 1)
+    two_stage: bool = False
+    num_wave_groups: int = 1
+    groups_to_merge: int = 1
+    essential: bool = True
+
+    @property
+    def double_buffer(self) -> bool:
+        """Follows from the pipeline."""
+        return self.pipeline == "compv4"
+
+
+@functools.cache
+def _document(name: str) -> Any:
+    return json.loads((_HERE / name).read_text(encoding="utf-8"))
+
+
+def _triple(numbers: list[int]) -> Triple:
+    m, n, k = numbers
+    return m, n, k
+
+
+def _cpu_rows(level: str, family: str, a: str, b: str) -> Iterator[Curated]:
+    for row in gemm_curated(level, "gemm.standard", a, b):
+        if row.pipeline == "packed":
+            for special in (_GENERAL, _POINTWISE):
+                yield Curated(row.tile, (1, 1, 1), row.warp, "packed", "default", special)
+    if a == b and a in ("fp32", "fp16", "bf16"):
+        tile = _triple(_document("curated_cpu.json")["direct"][level])
+        yield Curated(tile, (1, 1, 1), tile, "direct", "default")
+
+
+def _gpu_rows(name: str, family: str, a: str, b: str) -> Iterator[Curated]:
+    types = a if a == b else f"{a}_{b}"
+    for group in _document("curated_gpu.json")["groups"]:
+        if name not in group["archs"] or types not in group["dtypes"]:
+            continue
+        for row in group["rows"]:
+            if family not in row.get("families", [family]):
+                continue
+            yield Curated(
+                _triple(row["tile"]),
+                _triple(row["wave"]),
+                _triple(row["warp"]),
+                row["pipeline"],
+                row.get("scheduler", "intrawave"),
+                row.get("specialization", _GENERAL),
+                _triple(row.get("vector", [4, 8, 8])),
+                row.get("two_stage", False),
+                row.get("num_wave_groups", 1),
+                row.get("groups_to_merge", 1),
+                "essential" in row["roles"],
+            )
+
+
+@functools.cache
+def curated(name: str, family: str, a: str, b: str) -> tuple[Curated, ...]:
+    """The algorithms for a direction and the types of A and B on an arch."""
+    rows = _gpu_rows if arch(name).is_gpu else _cpu_rows
+    return tuple(rows(name, family, a, b))
