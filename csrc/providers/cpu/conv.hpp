@@ -1,0 +1,68 @@
+// A convolution kernel for the CPU. A generated unit states its key and uses
+// CKDISP_CPU_CONV_KERNEL.
+#pragma once
+
+#include "conv/direct.hpp"
+#include "conv/implicit.hpp"
+#include "conv/support.hpp"
+
+namespace ckdisp::cpu {
+namespace {
+
+// The entry points of one kernel. A pipeline is a class with the static functions
+//   supports(p, refusal)         whether it computes a problem that ConvSupport takes
+//   seconds(p, threads)          estimated time
+//   workspace_size(p, threads)   bytes
+//   run(p, args, workspace, threads)
+template <class Kernel>
+struct Conv {
+  static constexpr bool direct = Kernel::key.pipeline == Pipeline::direct;
+  static_assert(direct || Kernel::key.pipeline == Pipeline::packed);
+  using Pipe = std::conditional_t<direct, ConvDirect<Kernel>, ConvImplicit<Kernel>>;
+
+  static const ConvProblemData& problem_of(const void* problem) {
+    return *static_cast<const ConvProblemData*>(problem);
+  }
+
+  static bool supports(const void* problem, Refusal* refusal) {
+    const ConvProblemData& p = problem_of(problem);
+    return ConvSupport<Kernel>::supports(p, refusal) && Pipe::supports(p, refusal);
+  }
+
+  static double cost(const void* problem, const Launch* launch) {
+    return Pipe::seconds(problem_of(problem), usable_threads(launch));
+  }
+
+  static std::uint64_t workspace_size(const void* problem, const Launch* launch) {
+    return Pipe::workspace_size(problem_of(problem), usable_threads(launch));
+  }
+
+  static bool run(const void* problem, const void* args, void* workspace, const Launch* launch,
+                  Refusal*) {
+    Pipe::run(problem_of(problem), *static_cast<const ConvArgs*>(args), workspace,
+              usable_threads(launch));
+    return true;
+  }
+
+  static constexpr ckdisp_kernel table = {sizeof(ckdisp_kernel),
+                                          Op::conv,
+                                          Kernel::name,
+                                          facts(Kernel::key.arch).name,
+                                          EnumNames<Provider>::values[0],
+                                          &Kernel::key,
+                                          sizeof(ConvKey),
+                                          &supports,
+                                          &cost,
+                                          &workspace_size,
+                                          &run};
+};
+
+}  // namespace
+}  // namespace ckdisp::cpu
+
+// Defines the constant `symbol`, the only symbol of the unit that others can see.
+#define CKDISP_CPU_CONV_KERNEL(symbol, Kernel)                                     \
+  extern "C" {                                                                     \
+  extern const ckdisp::ckdisp_kernel symbol __attribute__((visibility("hidden"))); \
+  constexpr ckdisp::ckdisp_kernel symbol = ckdisp::cpu::Conv<Kernel>::table;       \
+  }
