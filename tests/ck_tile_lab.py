@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import amd
 
@@ -19,6 +22,9 @@ DEVICE_PASS = ("--offload-device-only", "--no-gpu-bundle-output")
 HOST_PASS = ("--offload-host-only", "-fPIC", "-fvisibility=hidden")
 # Host code is run a few times; without optimisation it compiles in half the time.
 QUICK = ("-O0",)
+# CK's numbers of loop tails.
+ODD, EVEN, ONE, TWO, THREE, EMPTY, FULL = 0, 1, 2, 3, 4, 9, 10
+CPP = Path(__file__).resolve().parent / "cpp"
 
 
 @functools.cache
@@ -75,12 +81,125 @@ def variant_symbol(key: KernelKey, hot_loop: bool, tail: int, atomic: bool) -> s
     return f"_Z10ckdisp_runI{len(name)}{name}{values}EvN6ckdisp4tile6KernelIT_E4ArgsE"
 
 
+def convert_symbol(key: KernelKey) -> str:
+    """The mangled name of the second stage of a kernel."""
+    name = f"ckdisp_key_{key.name}"
+    return f"_Z14ckdisp_convertI{len(name)}{name}EvN6ckdisp4tile7ConvertIT_E4ArgsE"
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A program that calls kernels: it answers commands."""
+
+    program: Path
+
+    def ask(self, *commands: str, **environment: str) -> list[str]:
+        """The answer to each command."""
+        done = subprocess.run(
+            [str(self.program)],
+            input="\n".join(commands),
+            env={**os.environ, "CKDISP_HIP_RUNTIME": str(amd.stub_runtime()), **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+        return done.stdout.splitlines()
+
+    def run(
+        self, trace: Path, *commands: str, devices: str = "gfx942", **environment: str
+    ) -> tuple[list[str], list[Mapping[str, Any]]]:
+        """The answers, and what the device was asked to do."""
+        trace.unlink(missing_ok=True)
+        answers = self.ask(
+            *commands,
+            CKDISP_STUB_DEVICES=devices,
+            CKDISP_STUB_TRACE=str(trace),
+            **environment,
+        )
+        return answers, amd.read_trace(trace)
+
+
+def launches(trace: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [entry for entry in trace if "function" in entry]
+
+
+def _stand_in(folder: Path, key: KernelKey) -> Path:
+    """An object with a code object that has all kernels that ``key`` could need."""
+    symbols = [
+        variant_symbol(key, hot, tail, atomic)
+        for hot in (False, True)
+        for tail in range(FULL + 1)
+        for atomic in (False, True)
+    ]
+    source = folder / f"{key.name}.stand_in.hip"
+    attributes = "__attribute__((global, amdgpu_flat_work_group_size(1, 1024)))"
+    bounds = 24 if getattr(key, "elementwise", None) == "clamp" else 0
+    sizes = {**dict.fromkeys(symbols, 64 + bounds), convert_symbol(key): 24}
+    lines = ["template <int size> struct Args { char bytes[size]; };"]
+    lines += [f'extern "C" {attributes} void {s}(Args<{n}>) {{}}' for s, n in sizes.items()]
+    source.write_text("\n".join(lines))
+    code = folder / f"{key.name}.bundle"
+    command = [*amd.toolchain().command, f"--offload-arch={key.arch}", "--offload-device-only"]
+    command += ["-nogpuinc", "-nogpulib", "-O1", "-c", str(source), "-o", str(code)]
+    subprocess.run(command, check=True)
+    return embed(folder, code, [key.name])
+
+
+# Op -> the header with its probes, the class of one, the program.
+_PROBES = {
+    "gemm": ("ck_tile_probe.hpp", "ProbeOf", "ck_tile_driver.cpp"),
+    "conv": ("ck_tile_conv_probe.hpp", "ConvProbe", "ck_tile_conv_driver.cpp"),
+}
+
+
+def _host_object(folder: Path, op: str, arch: str, keys: Sequence[KernelKey]) -> Path:
+    header, probe, _ = _PROBES[op]
+    units = write_units(folder, keys)
+    probes = [f"ckdisp::tile::{probe}<ckdisp_key_{k.name}>::make(&{symbol(k.name)})," for k in keys]
+    text = [f'#include "{header}"', *(f'#include "{unit}"' for unit in units)]
+    text += [f'extern "C" const Probe probes_{arch}[] = {{', *probes, "{}};"]
+    (folder / f"host_{arch}.hip").write_text("\n".join(text))
+    return compile_hip(folder, f"host_{arch}.hip", arch, (*HOST_PASS, *QUICK), CPP)
+
+
+def build_driver(folder: Path, op: str, keys: Sequence[KernelKey]) -> Driver:
+    """The program that calls ``keys``; their code objects are stand-ins.
+
+    Kernels of all archs are in one program, as in a library: none may get functions of another.
+    """
+    write_headers(folder)
+    archs = sorted({key.arch for key in keys})
+    objects = [_stand_in(folder, key) for key in keys]
+    for arch in archs:
+        of_arch = [key for key in keys if key.arch == arch]
+        objects.append(_host_object(folder, op, arch, of_arch))
+    program = folder / "driver"
+    command = [amd.toolchain().tool("clang++"), "-std=c++20", "-O0", "-pthread"]
+    command += [f"-I{place}" for place in (*own_include_dirs(), folder, CPP)]
+    command += [f"-DCKDISP_PROBES(F)={' '.join(f'F(probes_{arch})' for arch in archs)}"]
+    command += [str(CPP / _PROBES[op][2]), *map(str, objects), "-ldl", "-o", str(program)]
+    subprocess.run(command, check=True)
+    return Driver(program)
+
+
 __all__ = [
     "DEVICE_PASS",
+    "EMPTY",
+    "EVEN",
+    "FULL",
     "HOST_PASS",
+    "ODD",
+    "ONE",
     "QUICK",
+    "THREE",
+    "TWO",
+    "Driver",
+    "build_driver",
     "compile_hip",
+    "convert_symbol",
     "embed",
+    "launches",
     "symbol",
     "variant_symbol",
     "write_headers",

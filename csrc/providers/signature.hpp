@@ -69,5 +69,35 @@ inline bool has_operation_of(const GemmKey& key, const GemmProblemData& p, Refus
   return true;
 }
 
+inline bool has_types_of(const ConvKey& key, const ConvProblemData& p, Refusal* refusal) {
+  const struct {
+    const char* name;
+    Dtype wanted, given;
+  } rows[] = {{"the input", key.dtype_in, p.dtype_in},
+              {"the weights", key.dtype_wei, p.dtype_wei},
+              {"the output", key.dtype_out, p.dtype_out},
+              {"the accumulator", key.dtype_acc, p.dtype_acc}};
+  for (const auto& row : rows) {
+    if (row.wanted != row.given) {
+      return refuse(refusal, Reason::dtype, "the type of %s is %s, the kernel's is %s", row.name,
+                    name_of(row.given), name_of(row.wanted));
+    }
+  }
+  return true;
+}
+
+// The direction and the layout.
+inline bool has_operation_of(const ConvKey& key, const ConvProblemData& p, Refusal* refusal) {
+  if (p.family != key.family) {
+    return refuse(refusal, Reason::direction, "the problem is %s, the kernel is for %s",
+                  name_of(p.family), name_of(key.family));
+  }
+  if (p.layout != key.layout) {
+    return refuse(refusal, Reason::layout, "the layout is %s, the kernel's is %s",
+                  name_of(p.layout), name_of(key.layout));
+  }
+  return true;
+}
+
 }  // namespace
 }  // namespace ckdisp

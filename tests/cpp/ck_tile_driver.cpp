@@ -1,13 +1,12 @@
-// Calls CK Tile kernels as the runtime would. Takes commands from standard input and answers each
-// with one line; the units under test give CKDISP_PROBES, the names of their tables of probes.
+// Calls GEMM kernels of CK Tile. The units under test give CKDISP_PROBES, the names of their tables
+// of probes.
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string>
-#include <thread>
 #include <vector>
 
+#include "ck_tile_calls.hpp"
 #include "ck_tile_probe_table.hpp"
 
 using namespace ckdisp;
@@ -18,15 +17,6 @@ CKDISP_PROBES(DECLARE)
 static const Probe* const kTables[] = {CKDISP_PROBES(USE)};
 
 namespace {
-
-const Probe* find(const char* name) {
-  for (const Probe* table : kTables) {
-    for (const Probe* probe = table; probe->kernel != nullptr; ++probe) {
-      if (std::strcmp(probe->kernel->name, name) == 0) return probe;
-    }
-  }
-  return nullptr;
-}
 
 GemmProblemData read_problem(const GemmKey& key) {
   GemmProblemData p = problem_of(key);
@@ -39,29 +29,12 @@ GemmProblemData read_problem(const GemmKey& key) {
   return p;
 }
 
-std::string describe(bool ok, const Refusal& refusal) {
-  if (ok) return "ok";
-  return std::string(EnumNames<Reason>::values[static_cast<int>(refusal.reason)]) + ": " +
-         refusal.text;
-}
-
-// What a plan does for one call.
-std::string run(const ckdisp_kernel& kernel, const GemmProblemData& p, const GemmArgs& args,
-                const Launch& launch) {
-  Refusal refusal{};
-  if (kernel.needs_prepare != nullptr && kernel.needs_prepare(&p) &&
-      !kernel.prepare(&p, &args, nullptr, &launch, &refusal)) {
-    return "prepare: " + describe(false, refusal);
-  }
-  return describe(kernel.run(&p, &args, nullptr, &launch, &refusal), refusal);
-}
-
 }  // namespace
 
 int main() {
   char command[32], name[300];
   while (std::scanf("%31s%299s", command, name) == 2) {
-    const Probe* const probe = find(name);
+    const Probe* const probe = find_probe(kTables, name);
     if (probe == nullptr) return 3;
     const ckdisp_kernel& kernel = *probe->kernel;
     const auto& key = *static_cast<const GemmKey*>(kernel.key);
@@ -76,9 +49,7 @@ int main() {
       std::printf("%d %d %d %d\n", a.both, a.neither, a.unnamed, a.too_strict);
     } else if (is("supports")) {
       const GemmProblemData p = read_problem(key);
-      Refusal refusal{};
-      const bool ok = kernel.supports(&p, &refusal);
-      std::printf("%s\n", describe(ok, refusal).c_str());
+      std::printf("%s\n", supports(kernel, &p).c_str());
     } else if (is("cost")) {
       const GemmProblemData p = read_problem(key);
       const Launch launch{};
@@ -100,18 +71,8 @@ int main() {
       std::vector<float> c(static_cast<std::size_t>(p.m * p.ldc + 64), 1.0f);
       auto start = reinterpret_cast<std::uintptr_t>(c.data());
       args.c = reinterpret_cast<void*>((start + 63) / 64 * 64);
-      if (is("run")) {
-        std::printf("%s\n", run(kernel, p, args, launch).c_str());
-      } else {
-        std::vector<std::string> texts(8);
-        std::vector<std::thread> threads;
-        for (std::string& text : texts) {
-          threads.emplace_back([&] { text = run(kernel, p, args, launch); });
-        }
-        for (std::thread& thread : threads) thread.join();
-        for (const std::string& text : texts) std::printf("%s ", text.c_str());
-        std::printf("\n");
-      }
+      const auto run = [&] { return run_stages(kernel, &p, &args, nullptr, launch); };
+      std::printf("%s\n", (is("run") ? run() : from_threads(run)).c_str());
     } else {
       return 4;
     }

@@ -6,25 +6,17 @@ last test shows.
 
 from __future__ import annotations
 
-import os
 import struct
-import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import amd
 import ck_tile_lab as lab
 import pytest
+from ck_tile_lab import EMPTY, EVEN, FULL, ODD, ONE, THREE, TWO
 
 from ckdisp.code_objects import inspect
-from ckdisp.codegen.headers import own_include_dirs
-from ckdisp.codegen.key import KernelKey
 from ckdisp.codegen.make import make_key
 
-CPP = Path(__file__).resolve().parent.parent / "cpp"
-ODD, EVEN, ONE, TWO, THREE, EMPTY, FULL = 0, 1, 2, 3, 4, 9, 10
 NO_PADS = {"pad_m": False, "pad_n": False, "pad_k": False}
 SMALL = {"tile": (64, 64, 64), "wave": (2, 2, 1), "warp": (16, 16, 32)}
 SMALL_32 = {"tile": (64, 64, 64), "wave": (4, 2, 1), "warp": (16, 16, 16)}
@@ -57,37 +49,6 @@ KEYS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Driver:
-    program: Path
-
-    def ask(self, *commands: str, **environment: str) -> list[str]:
-        """The answer to each command."""
-        done = subprocess.run(
-            [str(self.program)],
-            input="\n".join(commands),
-            env={**os.environ, "CKDISP_HIP_RUNTIME": str(amd.stub_runtime()), **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
-        return done.stdout.splitlines()
-
-    def run(
-        self, trace: Path, *commands: str, devices: str = "gfx942", **environment: str
-    ) -> tuple[list[str], list[Mapping[str, Any]]]:
-        """The answers, and what the device was asked to do."""
-        trace.unlink(missing_ok=True)
-        answers = self.ask(
-            *commands,
-            CKDISP_STUB_DEVICES=devices,
-            CKDISP_STUB_TRACE=str(trace),
-            **environment,
-        )
-        return answers, amd.read_trace(trace)
-
-
 def problem(
     m: int, n: int, k: int, lda: int = 0, ldb: int = 0, ldc: int = 0, ldd: int = 0, parts: int = 1
 ) -> str:
@@ -105,59 +66,12 @@ def supports(name: str, of: str) -> str:
     return f"supports {KEYS[name].name} {of}"
 
 
-def launches(trace: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [entry for entry in trace if "function" in entry]
-
-
-def _stand_in(folder: Path, key: KernelKey) -> Path:
-    """An object with a code object that has all kernels that ``key`` could need."""
-    symbols = [
-        lab.variant_symbol(key, hot, tail, atomic)
-        for hot in (False, True)
-        for tail in range(FULL + 1)
-        for atomic in (False, True)
-    ]
-    source = folder / f"{key.name}.stand_in.hip"
-    attributes = "__attribute__((global, amdgpu_flat_work_group_size(1, 1024)))"
-    kernels = [f'extern "C" {attributes} void {s}(Args) {{}}' for s in symbols]
-    size = 88 if key.elementwise == "clamp" else 64
-    source.write_text("\n".join([f"struct Args {{ char bytes[{size}]; }};", *kernels]))
-    code = folder / f"{key.name}.bundle"
-    command = [*amd.toolchain().command, f"--offload-arch={key.arch}", "--offload-device-only"]
-    command += ["-nogpuinc", "-nogpulib", "-O1", "-c", str(source), "-o", str(code)]
-    subprocess.run(command, check=True)
-    return lab.embed(folder, code, [key.name])
-
-
-def _host_object(folder: Path, arch: str) -> Path:
-    keys = [key for key in KEYS.values() if key.arch == arch]
-    units = lab.write_units(folder, keys)
-    probes = [
-        f"ckdisp::tile::ProbeOf<ckdisp_key_{k.name}>::make(&{lab.symbol(k.name)})," for k in keys
-    ]
-    text = ['#include "ck_tile_probe.hpp"', *(f'#include "{unit}"' for unit in units)]
-    text += [f'extern "C" const Probe probes_{arch}[] = {{', *probes, "{}};"]
-    (folder / f"host_{arch}.hip").write_text("\n".join(text))
-    return lab.compile_hip(folder, f"host_{arch}.hip", arch, (*lab.HOST_PASS, *lab.QUICK), CPP)
-
-
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
-    folder = tmp_path_factory.mktemp("ck_tile")
-    lab.write_headers(folder)
-    objects = [_stand_in(folder, key) for key in KEYS.values()]
-    # Both archs in one program, as in a library: neither may get functions of the other.
-    objects += [_host_object(folder, arch) for arch in ("gfx942", "gfx1201")]
-    program = folder / "driver"
-    command = [amd.toolchain().tool("clang++"), "-std=c++20", "-O0", "-pthread"]
-    command += [f"-I{place}" for place in (*own_include_dirs(), folder, CPP)]
-    command += ["-DCKDISP_PROBES(F)=F(probes_gfx942) F(probes_gfx1201)"]
-    command += [str(CPP / "ck_tile_driver.cpp"), *map(str, objects), "-ldl", "-o", str(program)]
-    subprocess.run(command, check=True)
-    return Driver(program)
+def driver(tmp_path_factory: pytest.TempPathFactory) -> lab.Driver:
+    return lab.build_driver(tmp_path_factory.mktemp("ck_tile"), "gemm", list(KEYS.values()))
 
 
-def test_blocks_have_the_lanes_of_the_arch(driver: Driver) -> None:
+def test_blocks_have_the_lanes_of_the_arch(driver: lab.Driver) -> None:
     answers = driver.ask(*(f"facts {key.name}" for key in KEYS.values()))
     for answer, key in zip(answers, KEYS.values(), strict=True):
         waves = key.wave[0] * key.wave[1] * key.wave[2]
@@ -165,11 +79,11 @@ def test_blocks_have_the_lanes_of_the_arch(driver: Driver) -> None:
         assert answer == f"{waves * lanes} {key.arch} ck_tile"
 
 
-def test_tails_are_those_that_ck_picks(driver: Driver) -> None:
+def test_tails_are_those_that_ck_picks(driver: lab.Driver) -> None:
     assert driver.ask(*(f"tails {key.name}" for key in KEYS.values())) == ["0"] * len(KEYS)
 
 
-def test_checks_agree_with_ck(driver: Driver) -> None:
+def test_checks_agree_with_ck(driver: lab.Driver) -> None:
     answers = driver.ask(*(f"compare {key.name}" for key in KEYS.values()))
     for answer, key in zip(answers, KEYS.values(), strict=True):
         both, neither, unnamed, too_strict = map(int, answer.split())
@@ -177,7 +91,7 @@ def test_checks_agree_with_ck(driver: Driver) -> None:
         assert unnamed == 0 and too_strict == 0, (key.name, answer)
 
 
-def test_reasons(driver: Driver) -> None:
+def test_reasons(driver: lab.Driver) -> None:
     cases = {
         supports("v3", problem(64, 64, 64)): "ok",
         supports("v3", problem(1, 8, 8)): "ok",
@@ -230,7 +144,7 @@ def _wanted(name: str, loops: int) -> tuple[bool, int]:
 
 
 @pytest.mark.parametrize("name", ["v3", "v4", "v5", "v6", "shuffled"])
-def test_the_variant_follows_from_k(driver: Driver, tmp_path: Path, name: str) -> None:
+def test_the_variant_follows_from_k(driver: lab.Driver, tmp_path: Path, name: str) -> None:
     key = KEYS[name]
     m, n, k = key.tile
     sizes = [loops * k for loops in range(1, 9)]
@@ -239,7 +153,7 @@ def test_the_variant_follows_from_k(driver: Driver, tmp_path: Path, name: str) -
     commands = [call(name, problem(2 * m, 3 * n, size)) for size in sizes]
     answers, trace = driver.run(tmp_path / "trace", *commands)
     assert answers == ["ok"] * len(sizes)
-    found = launches(trace)
+    found = lab.launches(trace)
     for size, launch in zip(sizes, found, strict=True):
         hot, tail = _wanted(name, -(-size // k))
         assert launch["function"] == lab.variant_symbol(key, hot, tail, False)
@@ -249,13 +163,13 @@ def test_the_variant_follows_from_k(driver: Driver, tmp_path: Path, name: str) -
     assert len([entry for entry in trace if "module" in entry]) == 1
 
 
-def test_arguments_are_those_of_ck_and_ours_behind(driver: Driver, tmp_path: Path) -> None:
+def test_arguments_are_those_of_ck_and_ours_behind(driver: lab.Driver, tmp_path: Path) -> None:
     answers, trace = driver.run(
         tmp_path / "trace",
         call("clamp", problem(128, 192, 256, lda=264, ldb=272, ldc=200, ldd=208), clamp="-2 3.5"),
     )
     assert answers == ["ok"]
-    (launch,) = launches(trace)
+    (launch,) = lab.launches(trace)
     args = bytes.fromhex(launch["args"])
     a, b, d0, d1, _ = struct.unpack_from("<5Q", args)
     assert (a, b, d0, d1) == (0x10000, 0x11000, 0x12000, 0x13000)
@@ -263,7 +177,7 @@ def test_arguments_are_those_of_ck_and_ours_behind(driver: Driver, tmp_path: Pat
     assert struct.unpack_from("<2f", args, 80) == (-2, 3.5) and len(args) == 88
 
 
-def test_c_is_zeroed_before_parts_are_added(driver: Driver, tmp_path: Path) -> None:
+def test_c_is_zeroed_before_parts_are_added(driver: lab.Driver, tmp_path: Path) -> None:
     dense, wide = problem(128, 192, 512, parts=2), problem(128, 192, 512, ldc=200, parts=2)
     answers, trace = driver.run(tmp_path / "trace", call("v3", dense), call("v3", wide))
     assert answers == ["ok", "ok"]
@@ -272,18 +186,18 @@ def test_c_is_zeroed_before_parts_are_added(driver: Driver, tmp_path: Path) -> N
     whole, rows = (entry for entry in trace if "memset" in entry)
     assert (whole["value"], whole["width"] * whole["height"]) == (0, 128 * 192 * 2)
     assert (rows["pitch"], rows["width"], rows["height"]) == (400, 384, 128)
-    for launch in launches(trace):
+    for launch in lab.launches(trace):
         # 512 in two parts of four loops each
         assert launch["function"] == lab.variant_symbol(KEYS["v3"], True, FULL, True)
         assert launch["grid"] == [6, 1, 2]
 
 
-def test_nothing_is_zeroed_without_parts(driver: Driver, tmp_path: Path) -> None:
+def test_nothing_is_zeroed_without_parts(driver: lab.Driver, tmp_path: Path) -> None:
     answers, trace = driver.run(tmp_path / "trace", call("v3", problem(64, 64, 64)))
     assert answers == ["ok"] and not [entry for entry in trace if "memset" in entry]
 
 
-def test_persistent_kernels_fill_the_device(driver: Driver, tmp_path: Path) -> None:
+def test_persistent_kernels_fill_the_device(driver: lab.Driver, tmp_path: Path) -> None:
     answers, trace = driver.run(
         tmp_path / "trace",
         call("persistent", problem(64, 64, 64)),
@@ -291,17 +205,17 @@ def test_persistent_kernels_fill_the_device(driver: Driver, tmp_path: Path) -> N
     )
     assert answers == ["ok", "ok"]
     # The stub has two blocks on each of the 304 compute units of a gfx942.
-    assert [launch["grid"] for launch in launches(trace)] == [[608, 1, 1]] * 2
+    assert [launch["grid"] for launch in lab.launches(trace)] == [[608, 1, 1]] * 2
 
 
-def test_empty_problems_launch_nothing(driver: Driver, tmp_path: Path) -> None:
+def test_empty_problems_launch_nothing(driver: lab.Driver, tmp_path: Path) -> None:
     answers, trace = driver.run(
         tmp_path / "trace", call("v3", problem(0, 64, 64)), call("v3", problem(64, 0, 64, parts=2))
     )
     assert answers == ["ok", "ok"] and trace == []
 
 
-def test_refusals_at_run(driver: Driver, tmp_path: Path) -> None:
+def test_refusals_at_run(driver: lab.Driver, tmp_path: Path) -> None:
     square = problem(64, 64, 64)
     cases = {
         call("v3", square, scale=2): "scale: the scale is 2",
@@ -316,7 +230,7 @@ def test_refusals_at_run(driver: Driver, tmp_path: Path) -> None:
     assert trace == []
 
 
-def test_no_runtime_is_a_refusal(driver: Driver) -> None:
+def test_no_runtime_is_a_refusal(driver: lab.Driver) -> None:
     command = call("v3", problem(64, 64, 64))
     (answer,) = driver.ask(command, CKDISP_HIP_RUNTIME="/nowhere/libamdhip64.so")
     assert answer.startswith("device: ") and "/nowhere/libamdhip64.so" in answer
@@ -331,7 +245,7 @@ def test_no_runtime_is_a_refusal(driver: Driver) -> None:
     ],
 )
 def test_failures_are_told_and_the_next_call_works(
-    driver: Driver, tmp_path: Path, function: str, error: int, words: str
+    driver: lab.Driver, tmp_path: Path, function: str, error: int, words: str
 ) -> None:
     command = call("v3", problem(64, 64, 64))
     answers, _ = driver.run(
@@ -341,33 +255,33 @@ def test_failures_are_told_and_the_next_call_works(
     assert f"({error})" in answers[0] and answers[1] == "ok"
 
 
-def test_failure_to_zero_is_told(driver: Driver, tmp_path: Path) -> None:
+def test_failure_to_zero_is_told(driver: lab.Driver, tmp_path: Path) -> None:
     answers, trace = driver.run(
         tmp_path / "trace",
         call("v3", problem(64, 64, 512, parts=2)),
         CKDISP_STUB_FAIL="hipMemsetAsync:1",
     )
-    assert answers[0].startswith("prepare: failed: zeroing C") and launches(trace) == []
+    assert answers[0].startswith("prepare: failed: zeroing C") and lab.launches(trace) == []
 
 
-def test_code_of_another_arch_is_told(driver: Driver, tmp_path: Path) -> None:
+def test_code_of_another_arch_is_told(driver: lab.Driver, tmp_path: Path) -> None:
     command = call("v3", problem(64, 64, 64))
     answers, _ = driver.run(tmp_path / "trace", command, devices="gfx90a")
     assert answers[0].startswith("failed: loading the code object")
 
 
-def test_threads_load_the_module_once_for_each_device(driver: Driver, tmp_path: Path) -> None:
+def test_threads_load_the_module_once_for_each_device(driver: lab.Driver, tmp_path: Path) -> None:
     commands = [
         call("v3", problem(64, 64, 64), device=device).replace("run", "threads", 1)
         for device in (0, 1)
     ]
     answers, trace = driver.run(tmp_path / "trace", *commands, devices="gfx942,gfx942")
     assert [answer.split() for answer in answers] == [["ok"] * 8] * 2
-    assert len(launches(trace)) == 16
+    assert len(lab.launches(trace)) == 16
     assert len([entry for entry in trace if "module" in entry]) == 2
 
 
-def test_costs_prefer_what_fits(driver: Driver) -> None:
+def test_costs_prefer_what_fits(driver: lab.Driver) -> None:
     def cost(name: str, of: str) -> float:
         (answer,) = driver.ask(f"cost {KEYS[name].name} {of}")
         return float(answer)

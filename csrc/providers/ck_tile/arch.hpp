@@ -1,9 +1,19 @@
 // Guards: a unit compiles only for the arch of its key, with that arch's flags.
 #pragma once
 
+#include <type_traits>
+
 #include "ck.hpp"
 
 namespace ckdisp::tile {
+
+// Units by the op of their key.
+template <class Unit, class Key>
+inline constexpr bool has_key = std::is_same_v<std::remove_cvref_t<decltype(Unit::key)>, Key>;
+template <class Unit>
+concept GemmUnit = has_key<Unit, GemmKey>;
+template <class Unit>
+concept ConvUnit = has_key<Unit, ConvKey>;
 
 constexpr const ArchFacts& facts(Arch arch) { return kArches[static_cast<int>(arch)]; }
 
@@ -13,6 +23,12 @@ constexpr bool is_family(Arch arch, const char* family) {
   return *name == *family;
 }
 constexpr bool is_rdna(Arch arch) { return is_family(arch, "rdna3") || is_family(arch, "rdna4"); }
+
+// Threads of a block.
+template <class Key>
+constexpr int block_size_of(const Key& key) {
+  return key.wave[0] * key.wave[1] * key.wave[2] * facts(key.arch).wave_size;
+}
 
 // The arch that a device pass compiles for.
 #if defined(__HIP_DEVICE_COMPILE__)

@@ -48,6 +48,10 @@ inline hipError_t ckdisp_properties(hipDeviceProp_t* properties, int) {
 #include "ck_tile/host/kernel_launch.hpp"
 #include "ck_tile/ops/epilogue.hpp"
 #include "ck_tile/ops/gemm.hpp"
+// What an op needs beside these.
+#if defined(CKDISP_CK_OP_HEADER)
+#include CKDISP_CK_OP_HEADER
+#endif
 
 #undef ck_tile
 #undef hipGetDevice
@@ -88,6 +92,13 @@ struct WithTail : Ck {
       return typename Ck::template PipelineImpl<Ck::Scheduler>{}.template operator()<HotLoop, Tail>(
           a, a_elementwise, b, b_elementwise, num_loop, lds...);
     }
+  }
+
+  // As convolutions call it: one window for each operand, and its elements as they are.
+  template <class A, class B, class... Lds>
+  CK_TILE_DEVICE auto operator()(const A& a, const B& b, index_t num_loop, Lds... lds) const {
+    const auto same = [](auto& e, const auto& x) { e = x; };
+    return (*this)(ck::make_tuple(a), same, ck::make_tuple(b), same, num_loop, lds...);
   }
 };
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "kernel.hpp"
+#include "run.hpp"
 
 namespace ckdisp::tile {
 
@@ -18,8 +18,9 @@ void emit(std::index_sequence<I...>) {
 template <class Key>
 void emit_all() {
   emit<Key>(std::make_index_sequence<Variants<Key>::count>{});
+  if constexpr (requires { Kernel<Key>::emit_more(); }) Kernel<Key>::emit_more();
 }
 
 }  // namespace ckdisp::tile
 
-#define CKDISP_CK_TILE_GEMM_KERNEL(symbol, Key) template void ckdisp::tile::emit_all<Key>();
+#define CKDISP_CK_TILE_KERNEL(symbol, Key) template void ckdisp::tile::emit_all<Key>();

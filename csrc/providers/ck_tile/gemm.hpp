@@ -6,6 +6,11 @@
 
 #if defined(__HIP_DEVICE_COMPILE__)
 #include "device.hpp"
+#include "gemm/kernel.hpp"
 #else
+#include "gemm/host/cost.hpp"
+#include "gemm/host/launch.hpp"
 #include "host/table.hpp"
 #endif
+
+#define CKDISP_CK_TILE_GEMM_KERNEL CKDISP_CK_TILE_KERNEL

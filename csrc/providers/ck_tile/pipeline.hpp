@@ -1,4 +1,4 @@
-// The block tile, its traits and the main loop of a key.
+// The block tile of a key, and what its main loop is made of.
 #pragma once
 
 #include "arch.hpp"
@@ -63,45 +63,31 @@ constexpr bool has_two_buffers(Pipeline pipeline) {
          pipeline == Pipeline::preshufflev2;
 }
 
+// The tile of one block.
 template <class Key>
-struct MainLoop : ArchGuard<Key> {
-  static constexpr const GemmKey& key = Key::key;
-  static constexpr bool is_preshuffle = key.family == Family::gemm_preshuffle;
-
-  static_assert(is_preshuffle == (key.pipeline == Pipeline::preshufflev2),
-                "preshufflev2 belongs to gemm.preshuffle");
-  static_assert(!is_preshuffle || key.layout == Layout::rcr, "gemm.preshuffle has layout rcr");
-  static_assert(!is_preshuffle || !key.split_k, "the shuffled B has no parts of K in one piece");
+struct BlockTile : ArchGuard<Key> {
+  static constexpr auto& key = Key::key;
   static_assert(key.num_wave_groups == (key.pipeline == Pipeline::compv5 ? 2 : 1),
                 "compv5 has two wave groups, other pipelines have one");
-  // CK's kernel stores C from the first wave of a block with two wave groups, and a persistent
-  // one from all of them.
-  static_assert(key.num_wave_groups == 1 || (key.wave[0] * key.wave[1] == 1 && !key.persistent),
-                "compv5 takes 1x1x2 waves and is not persistent");
-
-  using A = Element<key.dtype_a>;
-  using B = Element<key.dtype_b>;
-  using Acc = Element<key.dtype_acc>;
-  using ALayout = MajorOf<a_is_row_major(key.layout)>;
-  using BLayout = MajorOf<b_is_row_major(key.layout)>;
-  using CLayout = RowMajor;
 
   using Shape = ck::TileGemmShape<ck::sequence<key.tile[0], key.tile[1], key.tile[2]>,
                                   ck::sequence<key.wave[0], key.wave[1], key.wave[2]>,
                                   ck::sequence<key.warp[0], key.warp[1], key.warp[2]>>;
-  // The order in which CK's GEMM examples walk over the tiles of C.
+  // The order in which CK's examples walk over the tiles of C.
   using Partitioner = ck::GemmSpatiallyLocalTilePartitioner<Shape, 8, 4>;
-  using Traits =
-      ck::TileGemmUniversalTraits<key.pad_m, key.pad_n, key.pad_k, has_two_buffers(key.pipeline),
-                                  ALayout, BLayout, CLayout,
-                                  /*TransposeC=*/false, /*UseStructuredSparsity=*/false,
-                                  key.persistent, key.num_wave_groups, is_preshuffle>;
-  using Problem =
-      ck::UniversalGemmPipelineProblem<A, B, Acc, Shape, Traits, scheduler_of(key.scheduler)>;
+};
+
+// CK's pipeline for a problem.
+template <Pipeline pipeline, class Problem>
+struct CkPipeline {
   static_assert(has_tails<Problem>,
                 "these CK Tile headers choose loop tails inside the kernel, which the ck_tile "
                 "provider does not support; use headers from before that change");
-  using Pipe = typename PipelineOf<key.pipeline>::template type<Problem>;
+  using type = typename PipelineOf<pipeline>::template type<Problem>;
 };
+
+// The types, layouts and main loop of a key; each op has its own.
+template <class Key>
+struct MainLoop;
 
 }  // namespace ckdisp::tile

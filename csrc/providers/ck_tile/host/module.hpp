@@ -52,11 +52,17 @@ inline void* module_of(const hip::Api& api, const Code& code, int device, Refusa
   return module;
 }
 
-// The mangled name of ckdisp_run<key, hot_loop, tail, atomic>: see kernel.hpp.
+// The mangled name of ckdisp_run<key, hot_loop, tail, atomic>: see run.hpp.
 inline std::string kernel_name(const char* key, bool hot_loop, int tail, bool atomic) {
   const auto flag = [](bool value) { return value ? "Lb1E" : "Lb0E"; };
   return "_Z10ckdisp_runI" + std::to_string(std::strlen(key)) + key + flag(hot_loop) + "Li" +
          std::to_string(tail) + "E" + flag(atomic) + "EvN6ckdisp4tile6KernelIT_E4ArgsE";
+}
+
+// The mangled name of ckdisp_convert<key>.
+inline std::string convert_name(const char* key) {
+  return "_Z14ckdisp_convertI" + std::to_string(std::strlen(key)) + key +
+         "EvN6ckdisp4tile7ConvertIT_E4ArgsE";
 }
 
 }  // namespace

@@ -1,17 +1,18 @@
 // The host pass of a unit: the kernel's entry in the table of its library.
 #pragma once
 
-#include "cost.hpp"
-#include "launch.hpp"
+#include <exception>
+
+#include "calls.hpp"
 
 namespace ckdisp::tile {
 
 template <class Key>
 struct Table {
-  static const GemmProblemData& problem_of(const void* problem) {
-    return *static_cast<const GemmProblemData*>(problem);
+  using Do = Launcher<Key>;
+  static const typename Do::Problem& problem_of(const void* problem) {
+    return *static_cast<const typename Do::Problem*>(problem);
   }
-  static const GemmArgs& args_of(const void* args) { return *static_cast<const GemmArgs*>(args); }
 
   // CK's host code may throw, and the interface is C.
   template <class F>
@@ -32,38 +33,41 @@ struct Table {
   static double cost(const void* problem, const Launch*) {
     return Cost<Key>::seconds(problem_of(problem));
   }
-  static std::uint64_t workspace_size(const void*, const Launch*) { return 0; }
-  static bool run(const void* problem, const void* args, void*, const Launch* launch,
-                  Refusal* refusal) {
-    return guarded(refusal, [&] {
-      return Launcher<Key>::run(problem_of(problem), args_of(args), *launch, refusal);
-    });
+  static std::uint64_t workspace_size(const void* problem, const Launch*) {
+    return Do::workspace_size(problem_of(problem));
   }
-  static bool needs_prepare(const void* problem) {
-    return Launcher<Key>::needs_prepare(problem_of(problem));
-  }
-  static bool prepare(const void* problem, const void* args, void*, const Launch* launch,
-                      Refusal* refusal) {
+  static bool needs_prepare(const void* problem) { return Do::needs_prepare(problem_of(problem)); }
+  static bool needs_convert(const void* problem) { return Do::needs_convert(problem_of(problem)); }
+
+  // The stages of a call, as C functions.
+  template <auto stage>
+  static bool guard(const void* problem, const void* args, void* workspace, const Launch* launch,
+                    Refusal* refusal) {
     return guarded(refusal, [&] {
-      return Launcher<Key>::prepare(problem_of(problem), args_of(args), *launch, refusal);
+      return stage(problem_of(problem), *static_cast<const typename Do::Data*>(args), workspace,
+                   *launch, refusal);
     });
   }
 
   static constexpr ckdisp_kernel make() {
     ckdisp_kernel table{sizeof(ckdisp_kernel),
-                        Op::gemm,
+                        Do::op,
                         Key::name,
                         Key::target,
                         EnumNames<Provider>::values[static_cast<int>(Provider::ck_tile)],
                         &Key::key,
-                        sizeof(GemmKey),
+                        sizeof Key::key,
                         &supports,
                         &cost,
                         &workspace_size,
-                        &run};
-    if constexpr (Key::key.split_k) {
+                        &guard<&Do::run>};
+    if constexpr (Do::prepares) {
       table.needs_prepare = &needs_prepare;
-      table.prepare = &prepare;
+      table.prepare = &guard<&Do::prepare>;
+    }
+    if constexpr (Do::converts) {
+      table.needs_convert = &needs_convert;
+      table.convert = &guard<&Do::convert>;
     }
     return table;
   }
@@ -73,7 +77,7 @@ struct Table {
 
 // Defines the constant `symbol`. The object of the device pass defines symbol_code and
 // symbol_modules: see embed.S.
-#define CKDISP_CK_TILE_GEMM_KERNEL(symbol, Key)                                     \
+#define CKDISP_CK_TILE_KERNEL(symbol, Key)                                          \
   extern "C" {                                                                      \
   extern const unsigned char symbol##_code[] __attribute__((visibility("hidden"))); \
   extern void* symbol##_modules[] __attribute__((visibility("hidden")));            \

@@ -2,5 +2,5 @@
 #include "providers/ck_tile/gemm.hpp"
 
 #if defined(__HIP_DEVICE_COMPILE__)
-#include "providers/ck_tile/warm.hpp"
+#include "providers/ck_tile/gemm/warm.hpp"
 #endif

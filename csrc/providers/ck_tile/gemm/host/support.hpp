@@ -1,14 +1,12 @@
-// Which problems a kernel takes. CK's own check has the last word, but it does not say why, and
-// lets pass what its index arithmetic or its loops cannot do; so the reasons are found first.
+// Which problems a GEMM kernel takes. CK's own check has the last word, but it does not say why,
+// and lets pass what its index arithmetic or its loops cannot do; so the reasons are found first.
 #pragma once
 
-#include "../../signature.hpp"
+#include "../../../signature.hpp"
+#include "../../host/parts.hpp"
 #include "ck_check.hpp"
 
 namespace ckdisp::tile {
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
 // The parts of a split K, as CK's kernels cut it: in steps of the warp tile, the last part is what
 // is left.
@@ -28,8 +26,8 @@ struct Parts {
   }
 };
 
-template <class Key>
-struct Support {
+template <GemmUnit Key>
+struct Support<Key> {
   using Check = CkCheck<Key>;
   static constexpr const GemmKey& key = Key::key;
   static constexpr bool a_rows = a_is_row_major(key.layout);

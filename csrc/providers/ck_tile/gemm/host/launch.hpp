@@ -1,22 +1,24 @@
-// Launching the right variant of a kernel on the caller's stream.
+// Launching the right variant of a GEMM kernel on the caller's stream.
 #pragma once
 
-#include "module.hpp"
+#include "../../host/calls.hpp"
 #include "support.hpp"
 
 namespace ckdisp::tile {
 
-// Set by the unit of the key: where its code is.
-template <class Key>
-struct CodeOf;
-
-template <class Key>
-struct Launcher {
+template <GemmUnit Key>
+struct Launcher<Key> {
+  using Problem = GemmProblemData;
+  using Data = GemmArgs;
+  static constexpr Op op = Op::gemm;
+  static constexpr bool prepares = Key::key.split_k, converts = false;
   static constexpr const GemmKey& key = Key::key;
   using Check = CkCheck<Key>;
   using Args = typename Kernel<Key>::Args;
 
-  static bool run(const GemmProblemData& p, const GemmArgs& data, const Launch& launch,
+  static std::uint64_t workspace_size(const GemmProblemData&) { return 0; }
+
+  static bool run(const GemmProblemData& p, const GemmArgs& data, void*, const Launch& launch,
                   Refusal* refusal) {
     if (p.m == 0 || p.n == 0) return true;
     if (data.scale != 1.0f) {
@@ -32,22 +34,15 @@ struct Launcher {
       return refuse(refusal, Reason::failed, "no variant of the kernel is for K %lld in %d part(s)",
                     static_cast<long long>(p.k), static_cast<int>(p.k_batch));
     }
-    void* const function = function_of(*api, index, launch.device, refusal);
+    void* const function = Functions<Key>::of_variant(*api, index, launch.device, refusal);
     if (function == nullptr) return false;
     const Sizes s = Support<Key>::sizes_of(p);
     unsigned grid_x = 0;
     if (!blocks(*api, s, index, function, launch.device, &grid_x, refusal)) return false;
     const unsigned grid_z = key.persistent ? 1 : static_cast<unsigned>(s.k_batch);
     Args args = arguments(s, data);
-    std::size_t size = sizeof args;
-    // HIP_LAUNCH_PARAM_BUFFER_POINTER, ..._SIZE, ..._END
-    void* extra[] = {reinterpret_cast<void*>(1), &args, reinterpret_cast<void*>(2), &size,
-                     reinterpret_cast<void*>(3)};
-    const int error =
-        api->ModuleLaunchKernel(function, grid_x, 1, grid_z, Kernel<Key>::block_size, 1, 1,
-                                /*shared_bytes=*/0, launch.stream, nullptr, extra);
-    return error == hip::kSuccess ||
-           failed(*api, refusal, "launching the kernel (hipModuleLaunchKernel)", error);
+    return start(*api, function, {grid_x, 1, grid_z}, Kernel<Key>::block_size, args, launch.stream,
+                 refusal);
   }
 
   // Parts of a split K add to C.
@@ -55,7 +50,7 @@ struct Launcher {
     return p.k_batch > 1 && p.m > 0 && p.n > 0;
   }
 
-  static bool prepare(const GemmProblemData& p, const GemmArgs& data, const Launch& launch,
+  static bool prepare(const GemmProblemData& p, const GemmArgs& data, void*, const Launch& launch,
                       Refusal* refusal) {
     if (!needs_prepare(p)) return true;
     const hip::Api* const api = usable(launch, refusal);
@@ -71,26 +66,8 @@ struct Launcher {
   }
 
  private:
-  static constexpr std::size_t kVariants = Variants<Key>::count;
-  struct Cache {
-    void* functions[kVariants][kMaxDevices];
-    int blocks[kVariants][kMaxDevices];  // that the device holds at once; of persistent kernels
-  };
-  static inline constinit Cache cache{};
-
-  static const hip::Api* usable(const Launch& launch, Refusal* refusal) {
-    const hip::Api* const api = hip::api();
-    if (api == nullptr) {
-      refuse(refusal, Reason::device, "%s", hip::why_not());
-      return nullptr;
-    }
-    if (launch.device < 0 || launch.device >= kMaxDevices) {
-      refuse(refusal, Reason::device, "%d is no index of a HIP device; it is 0 to %d",
-             static_cast<int>(launch.device), kMaxDevices - 1);
-      return nullptr;
-    }
-    return api;
-  }
+  // Blocks of a persistent variant that a device holds at once.
+  static inline constinit int held_blocks[Variants<Key>::count][kMaxDevices] = {};
 
   static Args arguments(const Sizes& s, const GemmArgs& data) {
     if constexpr (Kernel<Key>::has_bounds) {
@@ -113,40 +90,13 @@ struct Launcher {
     return true;
   }
 
-  static bool pointer_fits(const char* name, const void* pointer, std::size_t bytes,
-                           Refusal* refusal) {
-    const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-    if (address != 0 && address % bytes == 0) return true;
-    return refuse(refusal, Reason::alignment,
-                  "%s is at %p, the kernel needs a multiple of %zu that is not 0", name, pointer,
-                  bytes);
-  }
-
-  static void* function_of(const hip::Api& api, std::size_t index, int device, Refusal* refusal) {
-    void** const slot = &cache.functions[index][device];
-    void* function = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
-    if (function != nullptr) return function;
-    void* const module = module_of(api, CodeOf<Key>::value, device, refusal);
-    if (module == nullptr) return nullptr;
-    const Variant variant = Variants<Key>::at(index);
-    const std::string name = kernel_name(CodeOf<Key>::value.key, variant.hot_loop,
-                                         static_cast<int>(variant.tail), variant.atomic);
-    const int error = api.ModuleGetFunction(&function, module, name.c_str());
-    if (error != hip::kSuccess) {
-      failed(api, refusal, "finding the kernel in its code object (hipModuleGetFunction)", error);
-      return nullptr;
-    }
-    __atomic_store_n(slot, function, __ATOMIC_RELEASE);
-    return function;
-  }
-
   static bool blocks(const hip::Api& api, const Sizes& s, std::size_t index, void* function,
                      int device, unsigned* count, Refusal* refusal) {
     if constexpr (!key.persistent) {
       *count = static_cast<unsigned>(ceil_div(s.m, key.tile[0]) * ceil_div(s.n, key.tile[1]));
       return true;
     } else {
-      int* const slot = &cache.blocks[index][device];
+      int* const slot = &held_blocks[index][device];
       int held = __atomic_load_n(slot, __ATOMIC_RELAXED);
       if (held == 0) {
         int units = 0, each = 0;

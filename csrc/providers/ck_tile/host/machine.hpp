@@ -1,11 +1,12 @@
-// Estimated time of a problem in seconds. Only the order of the estimates matters.
+// Estimated time of tiles in seconds. Only the order of the estimates matters.
 //
 // A launch is rounds of tiles over the compute units. A tile takes as long as its multiplications
 // or its loads through the caches, whichever is more, on a pipeline that hides the other with some
-// success; the whole launch takes at least what its matrices need from memory.
+// success; the whole launch takes at least what its tensors need from memory.
 #pragma once
 
-#include "support.hpp"
+#include "../epilogue.hpp"
+#include "parts.hpp"
 
 namespace ckdisp::tile {
 
@@ -35,15 +36,18 @@ constexpr Machine machine_of(Arch arch) {
   }
 }
 
-template <class Key>
-struct Cost {
-  static constexpr const GemmKey& key = Key::key;
-  using Check = CkCheck<Key>;
+// The widths of a kernel's accesses to A, B and C in elements.
+struct Vectors {
+  index_t a, b, c;
+};
+
+template <class Key, Vectors vectors>
+struct TileCost {
+  static constexpr auto& key = Key::key;
   static constexpr Machine machine = machine_of(key.arch);
-  static constexpr double size_a = sizeof(Element<key.dtype_a>),
-                          size_b = sizeof(Element<key.dtype_b>),
-                          size_c = sizeof(Element<key.dtype_c>),
-                          size_d = sizeof(Element<key.dtype_d>);
+  using A = typename MainLoop<Key>::A;
+  static constexpr double size_a = sizeof(A), size_b = sizeof(typename MainLoop<Key>::B),
+                          size_c = sizeof(typename EpilogueOf<Key, false>::C);
   static constexpr double launch = 4e-6;   // seconds to start a kernel
   static constexpr double latency = 1e-6;  // seconds from a load to its first value
 
@@ -75,26 +79,19 @@ struct Cost {
   }
 
   static constexpr double operations() {
-    return key.dtype_a == Dtype::fp32 ? machine.full : size_a == 1 ? machine.byte : machine.half;
+    return std::is_same_v<A, float> ? machine.full : size_a == 1 ? machine.byte : machine.half;
   }
 
   // Narrow accesses use less of a cache line's way.
   static constexpr double access(double bytes) { return bytes >= 16 ? 1 : bytes >= 8 ? 0.8 : 0.5; }
 
-  static double seconds(const GemmProblemData& p) {
-    if (p.m == 0 || p.n == 0) return 0;
-    const auto tiles_m = static_cast<double>(ceil_div(p.m, key.tile[0]));
-    const auto tiles_n = static_cast<double>(ceil_div(p.n, key.tile[1]));
-    const double parts = p.k_batch;
-    const Parts<Key> cut(p.k, p.k_batch);
-    const auto loops = static_cast<double>(Parts<Key>::loops(cut.whole));
-    const double tiles = tiles_m * tiles_n * parts;
-
+  // Computing `tiles` tiles of C, each in `loops` steps of K.
+  static double compute(double tiles, double loops) {
     constexpr double tile_m = key.tile[0], tile_n = key.tile[1], tile_k = key.tile[2];
     constexpr double math =
         2 * tile_m * tile_n * tile_k / (operations() * machine.hertz * efficiency());
-    constexpr double bytes = tile_m * tile_k * size_a / access(Check::vector_a * size_a) +
-                             tile_n * tile_k * size_b / access(Check::vector_b * size_b);
+    constexpr double bytes = tile_m * tile_k * size_a / access(vectors.a * size_a) +
+                             tile_n * tile_k * size_b / access(vectors.b * size_b);
     const double busy = tiles < machine.units ? tiles : machine.units;
     const double load = bytes * busy / machine.cache;
     // Blocks that share a unit wait at different times.
@@ -102,20 +99,11 @@ struct Cost {
     const double wait = latency / ahead() / (shared > 1 ? shared : 1);
     double step = math > load ? math : load;
     if (wait > step) step = wait;
-    constexpr double store = tile_m * tile_n * size_c / access(Check::vector_c * size_c);
+    constexpr double store = tile_m * tile_n * size_c / access(vectors.c * size_c);
     const double end = latency + store * busy / machine.cache;
     const double rounds = static_cast<double>(
         ceil_div(static_cast<std::int64_t>(tiles), static_cast<std::int64_t>(machine.units)));
-    const double compute = rounds * (loops * step + latency + end);
-
-    const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
-               k = static_cast<double>(p.k);
-    // A part of a split K reads C and writes it.
-    const double c = m * n * (size_c * (parts > 1 ? 2 * parts + 1 : 1) + key.num_d * size_d);
-    const double memory = (m * k * size_a + n * k * size_b + c) / machine.memory;
-    // A kernel that pads where it need not is a little slower.
-    constexpr double padding = 1 + 0.01 * (key.pad_m + key.pad_n + key.pad_k);
-    return launch + (compute > memory ? compute : memory) * padding;
+    return rounds * (loops * step + latency + end);
   }
 };
 

@@ -1,0 +1,247 @@
+// Which problems a grouped convolution kernel takes. As for a GEMM, reasons are found before CK's
+// own check, which has the last word, is asked.
+#pragma once
+
+#include "../../../signature.hpp"
+#include "arguments.hpp"
+
+namespace ckdisp::tile {
+
+template <ConvUnit Key>
+struct Support<Key> {
+  static constexpr const ConvKey& key = Key::key;
+  using Loop = MainLoop<Key>;
+  using C = typename EpilogueOf<Key, false>::C;
+  static constexpr std::int64_t tile_m = key.tile[0], tile_n = key.tile[1], tile_k = key.tile[2];
+  // CK's indices and byte offsets are of 32 bits.
+  static constexpr std::int64_t largest = 0x7fffffff;
+
+  static bool supports(const ConvProblemData& p, Refusal* refusal) {
+    if (!has_types_of(key, p, refusal) || !has_operation_of(key, p, refusal) ||
+        !splits(p, refusal) || !specialized(p, refusal) || !channels_fit(p, refusal) ||
+        !sizes_fit(p, refusal)) {
+      return false;
+    }
+    if (p.n == 0) return !Loop::is_bwd_weight || no_images(refusal);
+    const std::int64_t images = images_at_once(p);
+    return reachable(p, images, refusal) && ck_accepts(p, images, refusal);
+  }
+
+  // The most images that a layer of the grid can work on: all, or a divisor of their number so
+  // that offsets into their tensors fit 32 bits. 0 if there is none.
+  static std::int64_t images_at_once(const ConvProblemData& p) {
+    if (within_reach(p, p.n)) return p.n;
+    if (Loop::is_bwd_weight) return 0;
+    std::int64_t best = 0;
+    for (std::int64_t d = 1; d * d <= p.n; ++d) {
+      if (p.n % d != 0) continue;
+      for (const std::int64_t images : {d, p.n / d}) {
+        if (images > best && within_reach(p, images)) best = images;
+      }
+    }
+    return best;
+  }
+
+ private:
+  static bool no_images(Refusal* refusal) {
+    return refuse(refusal, Reason::shape, "there are no images, the kernel needs at least 1");
+  }
+
+  static bool splits(const ConvProblemData& p, Refusal* refusal) {
+    const int parts = p.k_batch;
+    if (parts == 1) return true;
+    constexpr int most = 65535;  // blocks in the grid's third dimension
+    if (parts < 1 || parts > most) {
+      return refuse(refusal, Reason::split_k, "k_batch is %d, it must be between 1 and %d", parts,
+                    most);
+    }
+    if (!Loop::is_bwd_weight) {
+      return refuse(refusal, Reason::split_k,
+                    "k_batch is %d, and %s kernels cannot split their sums: it must be 1", parts,
+                    name_of(key.family));
+    }
+    if (!key.split_k) {
+      return refuse(refusal, Reason::split_k, "k_batch is %d, the kernel was built without split_k",
+                    parts);
+    }
+    return true;
+  }
+
+  static bool specialized(const ConvProblemData& p, Refusal* refusal) {
+    constexpr auto kind = key.specialization;
+    constexpr bool pointwise = kind == ConvSpecialization::filter1x1_pad0 ||
+                               kind == ConvSpecialization::filter1x1_stride1_pad0;
+    constexpr bool by_three = kind == ConvSpecialization::filter3x3;
+    for (int i = kMaxSpatial - Loop::Layout::rank; i < kMaxSpatial; ++i) {
+      const bool fits =
+          (!pointwise || (p.filter[i] == 1 && p.left_pad[i] == 0 && p.right_pad[i] == 0)) &&
+          (kind != ConvSpecialization::filter1x1_stride1_pad0 || p.stride[i] == 1) &&
+          (!by_three || p.filter[i] == 3);
+      if (!fits) {
+        return refuse(refusal, Reason::specialization,
+                      "the kernel is for %s; there is a filter of %lld with stride %lld and pads "
+                      "%lld and %lld",
+                      name_of(kind), number(p.filter[i]), number(p.stride[i]),
+                      number(p.left_pad[i]), number(p.right_pad[i]));
+      }
+    }
+    if (by_three && p.c != 1) {
+      return refuse(refusal, Reason::specialization,
+                    "the kernel is for filter3x3, which CK Tile has for 1 input channel in a "
+                    "group; there are %lld",
+                    number(p.c));
+    }
+    if (p.g % key.groups_to_merge != 0) {
+      return refuse(refusal, Reason::specialization,
+                    "there are %lld groups, not a multiple of the %d that the kernel merges",
+                    number(p.g), static_cast<int>(key.groups_to_merge));
+    }
+    return true;
+  }
+
+  static bool whole_vectors(const char* what, std::int64_t channels, int vector, const char* tensor,
+                            Refusal* refusal) {
+    if (channels % vector == 0) return true;
+    return refuse(refusal, Reason::channels,
+                  "there are %lld %s channels in a group, not a multiple of %d, the width of the "
+                  "kernel's accesses to %s",
+                  number(channels), what, vector, tensor);
+  }
+
+  static bool channels_fit(const ConvProblemData& p, Refusal* refusal) {
+    constexpr int a = key.vector[0], b = key.vector[1], c = key.vector[2];
+    constexpr int in = Loop::is_fwd ? a : Loop::is_bwd_data ? c : b;
+    constexpr int wei = Loop::is_bwd_weight ? c : b;
+    constexpr int out = Loop::is_fwd ? c : a;
+    return whole_vectors("input", p.c, in, "the input", refusal) &&
+           whole_vectors("input", p.c, wei, "the weights", refusal) &&
+           whole_vectors("output", p.k, out, "the output", refusal);
+  }
+
+  static bool size_fits(const char* name, std::int64_t size, std::int64_t most, Refusal* refusal) {
+    if (size <= most) return true;
+    return refuse(refusal, Reason::shape, "%s is %lld, the kernel takes at most %lld", name,
+                  number(size), number(most));
+  }
+
+  // Sizes one by one, and then their products, that nothing below overflows.
+  static bool sizes_fit(const ConvProblemData& p, Refusal* refusal) {
+    // Rounding up to a tile, and a padded size, must not leave the range either.
+    constexpr std::int64_t most = largest / 4;
+    const struct {
+      const char* name;
+      std::int64_t size;
+    } rows[] = {{"the number of images", p.n},
+                {"input channels in a group", p.c},
+                {"output channels in a group", p.k}};
+    for (const auto& row : rows) {
+      if (!size_fits(row.name, row.size, most, refusal)) return false;
+    }
+    for (int i = 0; i < kMaxSpatial; ++i) {
+      const struct {
+        const char* name;
+        std::int64_t size;
+      } spatial[] = {{"an input size", p.in[i]},
+                     {"a filter size", p.filter[i]},
+                     {"a stride", p.stride[i]},
+                     {"a dilation", p.dilation[i]},
+                     {"a pad", p.left_pad[i]},
+                     {"a pad", p.right_pad[i]},
+                     {"the span of a filter", p.dilation[i] * (p.filter[i] - 1)}};
+      for (const auto& row : spatial) {
+        if (!size_fits(row.name, row.size, most, refusal)) return false;
+      }
+    }
+    constexpr std::int64_t layers = 65535;  // blocks in the grid's second dimension
+    if (!size_fits("the number of groups", p.g, layers * key.groups_to_merge, refusal)) {
+      return false;
+    }
+    if constexpr (Loop::is_bwd_data) {
+      // The GEMMs of a data gradient: one for each combination of taps modulo the stride.
+      std::int64_t gemms = 1;
+      for (int i = 0; i < kMaxSpatial; ++i) {
+        gemms *= std::min(p.filter[i], p.stride[i] / std::gcd(p.stride[i], p.dilation[i]));
+        if (!size_fits("the number of GEMMs, one for each tap modulo the stride,", gemms,
+                       Kernel<Key>::CkArgs::MaxGroupedGemmGroupsNum, refusal)) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  // Whether offsets into `images` of the problem fit 32 bits. What is stored is asked for more:
+  // CK shifts stores outside of C, such as those of a tile's overhang, by 2 GiB.
+  static bool within_reach(const ConvProblemData& p, std::int64_t images) {
+    const ConvSizes s(p);
+    const double in = static_cast<double>(s.in_image), out = static_cast<double>(s.out_image),
+                 wei = static_cast<double>(s.wei) / static_cast<double>(p.g),
+                 count = static_cast<double>(images);
+    constexpr double size_in = sizeof(typename Loop::In), size_wei = sizeof(typename Loop::Wei),
+                     size_out = sizeof(typename Loop::Out), size_c = sizeof(C),
+                     merged = key.groups_to_merge;
+    double stored = 0;
+    if constexpr (Loop::is_bwd_weight) {
+      stored = wei / static_cast<double>(p.k) *
+               static_cast<double>(round_up(p.k * key.groups_to_merge, tile_m) + tile_m);
+    } else if constexpr (Loop::is_fwd) {
+      stored = (count + overhang(s.out_pixels)) * out;
+    } else {
+      double rows = 1, padded = 1;
+      for (int i = 0; i < kMaxSpatial; ++i) {
+        rows *= static_cast<double>(std::max<std::int64_t>(1, p.in[i] / p.stride[i]));
+        padded *= static_cast<double>(p.in[i] + p.left_pad[i] + p.right_pad[i]) /
+                  static_cast<double>(p.in[i]);
+      }
+      stored = (count + overhang(rows)) * in * padded;
+    }
+    constexpr double most = largest;
+    return count * in * size_in <= most && wei * merged * size_wei <= most &&
+           count * out * size_out <= most &&
+           stored * size_c + static_cast<double>(tile_n) * size_c <= most;
+  }
+
+  // Images that the rows of a last tile may reach behind the last one.
+  static double overhang(double rows_of_image) {
+    const double images = static_cast<double>(tile_m) / rows_of_image;
+    return images < 1 ? 1 : images + 1;
+  }
+
+  static bool reachable(const ConvProblemData& p, std::int64_t images, Refusal* refusal) {
+    if (images == 0) {
+      const ConvSizes s(p);
+      return refuse(refusal, Reason::shape,
+                    "%s of %lld input and %lld output elements and weights of %lld elements in a "
+                    "group are more than the 2 GiB that the kernel's offsets reach",
+                    Loop::is_bwd_weight ? "images" : "an image",
+                    number((Loop::is_bwd_weight ? p.n : 1) * s.in_image),
+                    number((Loop::is_bwd_weight ? p.n : 1) * s.out_image), number(s.wei / p.g));
+    }
+    constexpr std::int64_t layers = 65535;  // blocks in the grid's third dimension
+    if (p.n / images > layers) {
+      return refuse(refusal, Reason::shape,
+                    "%lld images in parts of %lld, which the kernel's offsets reach, are more "
+                    "parts than the %lld of a launch",
+                    number(p.n), number(images), number(layers));
+    }
+    return true;
+  }
+
+  static bool ck_accepts(const ConvProblemData& p, std::int64_t images, Refusal* refusal) {
+    const auto args = ConvArguments<Key>::make(p, images, ConvArgs{});
+    if (!ConvArguments<Key>::Ck::IsSupportedArgument(args)) {
+      return refuse(refusal, Reason::provider,
+                    "CK Tile's own check of the arguments refuses %lld images of %lld groups of "
+                    "%lld input and %lld output channels",
+                    number(p.n), number(p.g), number(p.c), number(p.k));
+    }
+    // Threads in a dimension of the grid are of 32 bits.
+    constexpr std::int64_t most = 0xffffffff / Kernel<Key>::block_size;
+    const std::int64_t blocks = ConvArguments<Key>::Ck::GridSize(args).x;
+    return size_fits("the number of tiles of C", blocks, std::min(most, largest), refusal);
+  }
+
+  static long long number(std::int64_t value) { return value; }
+};
+
+}  // namespace ckdisp::tile
