@@ -216,7 +216,8 @@ struct Skinny {
                                      cut.chunk, !first);
             continue;
           }
-          pack_across_k<T, key.dtype_b, T::nr>(part.block, from, line, width, p.n - j0 - j, values);
+          pack_across_k<T, key.dtype_b, T::nr>(part.block, EvenLines{from, line}, width,
+                                               p.n - j0 - j, values);
           const auto* block = reinterpret_cast<const char*>(part.block);
           for (Index i = 0; i < cut.rows; i += T::mr) {
             K::choose_converted(least(T::mr, cut.rows - i))(
