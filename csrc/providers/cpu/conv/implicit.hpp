@@ -58,7 +58,7 @@ struct ConvImplicit {
     GemmProblemData out{};
     out.m = weights ? p.k : g.rows();
     out.n = forward ? p.k : weights ? filter_taps(p) * p.c : p.c;
-    out.k = weights ? out_pixels(p) : runs.size();
+    out.k = weights ? out_pixels(p) : !pointwise ? runs.size() : forward ? p.c : p.k;
     out.lda = forward ? p.g * p.c : p.g * p.k;
     out.ldb = weights ? p.g * p.c : p.c * filter_taps(p);
     out.ldc = forward ? p.g * p.k : weights ? filter_taps(p) * p.c : p.g * p.c;
