@@ -1,4 +1,4 @@
-"""Device code of CK's own GEMM examples at the parameters of a key, and how ours compares."""
+"""Device code of CK's own examples at the parameters of a key, and how ours compares."""
 
 from __future__ import annotations
 
@@ -71,6 +71,53 @@ template float {invoker}::gemm<Config, {types[0]}, {types[1]}, ck_tile::tuple<>,
     ck_tile::element_wise::PassThrough>(const ck_tile::GemmHostArgs&,
                                         const ck_tile::stream_config&);
 """
+_CONV_SOURCE = """\
+#include "ck_tile/host.hpp"
+#include "{header}"
+
+struct Config : ConvConfigBase {{
+  static constexpr ck_tile::index_t M_Tile = {tile[0]}, N_Tile = {tile[1]}, K_Tile = {tile[2]};
+  static constexpr ck_tile::index_t M_Warp = {wave[0]}, N_Warp = {wave[1]}, K_Warp = {wave[2]};
+  static constexpr ck_tile::index_t M_Warp_Tile = {warp[0]}, N_Warp_Tile = {warp[1]},
+                                    K_Warp_Tile = {warp[2]};
+  static constexpr ck_tile::index_t VectorSizeA = {vector[0]}, VectorSizeB = {vector[1]},
+                                    VectorSizeC = {vector[2]};
+  static constexpr bool DoubleSmemBuffer = {double};
+  static constexpr auto Pipeline = ck_tile::GemmPipeline::{pipeline};
+  static constexpr auto Scheduler = ck_tile::GemmPipelineScheduler::{scheduler};
+  static constexpr ck_tile::index_t NumGroupsToMerge = {merged};
+  static constexpr int kBlockPerCu = {blocks};
+}};
+namespace layout = ck_tile::tensor_layout::convolution;
+template float {invoker}::{function}<{rank}, Config, {types}, layout::{layouts[0]},
+    layout::{layouts[1]}, layout::{layouts[2]}>(const {arguments}&, const ck_tile::stream_config&);
+"""
+# Direction -> the header of CK's example, its class and function, the arguments of that.
+_DIRECTIONS = {
+    "conv.fwd": (
+        "grouped_convolution_forward_invoker.hpp",
+        "GroupedConvolutionForwardInvoker",
+        "grouped_conv_fwd",
+        "ck_tile::GroupedConvFwdHostArgs<>",
+    ),
+    "conv.bwd_data": (
+        "grouped_convolution_backward_data_invoker.hpp",
+        "GroupedConvolutionBackwardDataInvoker",
+        "grouped_conv_bwd_data",
+        "ck_tile::GroupedConvBwdDataHostArgs",
+    ),
+    "conv.bwd_weight": (
+        "grouped_convolution_backward_weight_invoker.hpp",
+        "GroupedConvolutionBackwardWeightInvoker",
+        "grouped_conv_bwd_weight",
+        "ck_tile::GroupedConvBwdWeightHostArgs",
+    ),
+}
+_CONV_LAYOUTS = {
+    "nwgc": ("NWGC", "GKXC", "NWGK"),
+    "nhwgc": ("NHWGC", "GKYXC", "NHWGK"),
+    "ndhwgc": ("NDHWGC", "GKZYXC", "NDHWGK"),
+}
 _VARIANT = re.compile(
     r"GemmPipelineScheduler\)\d, (true|false), \(ck_tile::TailNumber\)(\d+).*"
     r"memory_operation_enum\)(\d)"
@@ -81,11 +128,14 @@ _OURS = re.compile(r"Lb([01])ELi(\d+)ELb([01])E")
 Variant = tuple[bool, int, bool]
 
 
-def examples() -> Path:
-    """The folder of CK's GEMM examples, which only source distributions have."""
+_EXAMPLES = {"gemm": "03_gemm", "conv": "20_grouped_convolution"}
+
+
+def examples(op: str) -> Path:
+    """The folder of CK's examples of an op, which only source distributions have."""
     headers = Path(amd.toolchain().ck_include, "ck_tile").resolve()
-    folder = headers.parent.parent / "example" / "ck_tile" / "03_gemm"
-    if not (folder / "universal_gemm_invoker.hpp").exists():
+    folder = headers.parent.parent / "example" / "ck_tile" / _EXAMPLES[op]
+    if not folder.exists():
         amd.missing(f"the CK headers come without CK's examples: no {folder}")
     return folder
 
@@ -94,7 +144,7 @@ def _flag(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _reference_text(key: KernelKey) -> str:
+def _gemm_text(key: KernelKey) -> str:
     preshuffle = key.family == "gemm.preshuffle"
     repeat = key.tile[1] // (key.wave[1] * key.warp[1])
     permute = preshuffle and key.warp[1] == 16 and repeat % 2 == 0
@@ -114,6 +164,29 @@ def _reference_text(key: KernelKey) -> str:
         blocks=key.block_per_cu,
         types=[_TYPES[t] for t in (key.dtype_a, key.dtype_b, key.dtype_acc, key.dtype_c)],
         layouts=["Row" if letter == "r" else "Col" for letter in key.layout[:2]],
+    )
+
+
+def _conv_text(key: KernelKey) -> str:
+    header, invoker, function, arguments = _DIRECTIONS[key.family]
+    types = (key.dtype_in, key.dtype_wei, key.dtype_acc, key.dtype_out)
+    return _CONV_SOURCE.format(
+        header=header,
+        invoker=invoker,
+        function=function,
+        arguments=arguments,
+        tile=key.tile,
+        wave=key.wave,
+        warp=key.warp,
+        vector=key.vector,
+        double=_flag(key.double_buffer),
+        pipeline=_PIPELINES[key.pipeline],
+        scheduler=key.scheduler.capitalize(),
+        merged=key.groups_to_merge,
+        blocks=key.block_per_cu,
+        rank=len(key.layout) - 3,
+        types=", ".join(_TYPES[t] for t in types),
+        layouts=_CONV_LAYOUTS[key.layout],
     )
 
 
@@ -164,10 +237,13 @@ def compare(key: KernelKey, folder: Path) -> list[Comparison]:
     """Compiles ``key`` and CK's example; every variant that we have."""
     write_headers(folder)
     (unit,) = write_units(folder, [key])
-    (folder / "reference.hip").write_text(_reference_text(key))
+    text = _gemm_text(key) if key.op == "gemm" else _conv_text(key)
+    (folder / "reference.hip").write_text(text)
     ours = dict(_our_variants(compile_hip(folder, unit, key.arch, DEVICE_PASS)))
     reference = dict(
-        _reference_variants(compile_hip(folder, "reference.hip", key.arch, DEVICE_PASS, examples()))
+        _reference_variants(
+            compile_hip(folder, "reference.hip", key.arch, DEVICE_PASS, examples(key.op))
+        )
     )
     assert ours and ours.keys() <= reference.keys(), (sorted(ours), sorted(reference))
     return [Comparison(v, found, reference[v]) for v, found in sorted(ours.items())]

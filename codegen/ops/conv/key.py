@@ -18,6 +18,7 @@ from ...enums import (
 )
 from ...key import KernelKey
 from ...schema import enum_field, flag_field, int_field, ints_field
+from .operands import types
 
 Triple = tuple[int, int, int]
 
@@ -59,3 +60,9 @@ class ConvKey(KernelKey):
     groups_to_merge: int = int_field("m", "algorithm", "groups that one block computes together")
     num_wave_groups: int = int_field("g", "algorithm", "wave groups that alternate (compv5)")
     block_per_cu: int = int_field("b", "algorithm", "blocks per compute unit to aim for")
+
+    @property
+    def multiplied(self) -> tuple[str, str]:
+        """The types of A and B of the implicit GEMM."""
+        a, b, _ = types(self.family, (self.dtype_in, self.dtype_wei, self.dtype_out))
+        return a, b

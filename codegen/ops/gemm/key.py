@@ -56,3 +56,8 @@ class GemmKey(KernelKey):
     split_k: bool = flag_field("s", "several blocks may share the K of one tile")
     num_wave_groups: int = int_field("g", "algorithm", "wave groups that alternate (compv5)")
     block_per_cu: int = int_field("b", "algorithm", "blocks per compute unit to aim for")
+
+    @property
+    def multiplied(self) -> tuple[str, str]:
+        """The types of A and B."""
+        return self.dtype_a, self.dtype_b

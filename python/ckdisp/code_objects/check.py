@@ -70,17 +70,26 @@ def variant_text(report: KernelReport) -> str:
     """``loop+full``, ``odd atomic``: which kernel of its key it is."""
     if report.kernel is None:
         return "-"
+    if report.memory == "convert":
+        return "convert"
     loop = "loop+" if report.hot_loop else ""
     return f"{loop}{report.tail}{' atomic' if report.memory == 'atomic_add' else ''}"
 
 
 def _missing(reports: Sequence[KernelReport], key: KernelKey) -> Iterator[Problem]:
     found: dict[str, set[tuple[bool, str]]] = {"set": set(), "atomic_add": set()}
+    stages = 1
     for report in reports:
-        found[str(report.memory)].add((bool(report.hot_loop), str(report.tail)))
+        if report.memory == "convert":
+            stages = 2
+        else:
+            found[str(report.memory)].add((bool(report.hot_loop), str(report.tail)))
     if not reports:
         yield Problem("missing", f"there is no kernel of {key.name}")
         return
+    if stages != (2 if getattr(key, "two_stage", False) else 1):
+        what = "unexpected: a kernel" if stages == 2 else "no kernel"
+        yield Problem("missing", f"{what} that converts sums")
     expected = _TAILS.get(key.pipeline)
     if expected is None:
         tails = {tail for _, tail in found["set"]}
@@ -99,7 +108,9 @@ def _figures(report: KernelReport, key: KernelKey) -> Iterator[Problem]:
     which = variant_text(report)
     if report.arch.partition(":")[0] != key.arch:
         yield Problem("arch", f"{which}: compiled for {report.arch}, not {key.arch}")
-    if report.matrix is None:
+    if report.memory == "convert":
+        pass
+    elif report.matrix is None:
         yield Problem("unknown", f"{which}: instructions are not known: {report.unknown}")
     elif not report.matrix:
         yield Problem("matrix", f"{which}: no matrix instruction")
@@ -108,7 +119,7 @@ def _figures(report: KernelReport, key: KernelKey) -> Iterator[Problem]:
         if wrong:
             yield Problem(
                 "matrix",
-                f"{which}: {', '.join(wrong)} for {key.dtype_a} x {key.dtype_b}",
+                f"{which}: {', '.join(wrong)} for {' x '.join(key.multiplied)}",
             )
     if report.scratch_bytes:
         yield Problem("scratch", f"{which}: {report.scratch_bytes} bytes of scratch memory")
@@ -120,7 +131,7 @@ def _figures(report: KernelReport, key: KernelKey) -> Iterator[Problem]:
 
 def _multiplies(opcode: str, key: KernelKey) -> bool:
     """Whether a matrix instruction takes operands of the key's types."""
-    a, b = key.dtype_a, key.dtype_b
+    a, b = key.multiplied
     if a in _EIGHT_BITS and b in _EIGHT_BITS and key.arch in _WIDENED:
         operands = rf"\d_?{_OPERANDS['fp32']}"
     elif a in _EIGHT_BITS and b in _EIGHT_BITS:

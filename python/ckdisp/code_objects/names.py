@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 # ckdisp_run<ckdisp_key_NAME, hot loop, tail, atomic>
 _OURS = re.compile(r"_Z10ckdisp_runI\d+ckdisp_key_(\w+?)Lb([01])ELi(\d+)ELb([01])EE")
+# ckdisp_convert<ckdisp_key_NAME>: the second stage of a kernel
+_CONVERT = re.compile(r"_Z14ckdisp_convertI(\d+)ckdisp_key_(\w+)")
+_PREFIX = "ckdisp_key_"
 # CK's TailNumber.
 _TAILS = (
     *("odd", "even", "one", "two", "three", "four", "five", "six", "seven"),
@@ -16,16 +19,21 @@ _TAILS = (
 
 @dataclass(frozen=True)
 class Variant:
-    """Which kernel of a key: its main loop runs or not, how it ends, how it stores C."""
+    """Which kernel of a key: its main loop runs or not, how it ends, how it stores C.
+
+    A second stage has no loop, and its memory is ``convert``.
+    """
 
     key: str
-    hot_loop: bool
-    tail: str
+    hot_loop: bool | None
+    tail: str | None
     memory: str
 
 
 def variant(symbol: str) -> Variant | None:
     """The key and variant that a mangled name of ours stands for."""
+    if match := _CONVERT.match(symbol):
+        return Variant(match[2][: int(match[1]) - len(_PREFIX)], None, None, "convert")
     match = _OURS.match(symbol)
     if match is None:
         return None

@@ -68,11 +68,17 @@ struct MainLoop<Key> : BlockTile<Key> {
   using B = std::conditional_t<is_bwd_weight, In, Wei>;
   using Acc = Element<key.dtype_acc>;
 
-  using Layout = ConvLayoutOf<key.layout>;
-  using Conv = ck::GroupedConvTraits<Layout::rank, specialization_of(key.specialization),
-                                     typename Layout::In, typename Layout::Wei, ck::tuple<>,
-                                     typename Layout::Out, key.vector[0], key.vector[1],
-                                     key.vector[2], key.groups_to_merge>;
+  // CK's kernel of the weight gradient takes the output of one dimension for its transpose. In two,
+  // one of them of one pixel, the tensors are the same.
+  static constexpr bool is_flat = is_bwd_weight && key.layout == ConvLayout::nwgc;
+  using Layout = ConvLayoutOf<is_flat ? ConvLayout::nhwgc : key.layout>;
+  struct Conv : ck::GroupedConvTraits<Layout::rank, specialization_of(key.specialization),
+                                      typename Layout::In, typename Layout::Wei, ck::tuple<>,
+                                      typename Layout::Out, key.vector[0], key.vector[1],
+                                      key.vector[2], key.groups_to_merge> {
+    // What the check of specialized gradients calls it.
+    static constexpr index_t NDimSpatial_ = Layout::rank;
+  };
   using ALayout = MajorOf<!is_bwd_weight>;
   using BLayout = MajorOf<!is_fwd>;
   using CLayout = RowMajor;
