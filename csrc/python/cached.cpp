@@ -79,14 +79,19 @@ nb::handle Cached::numpy_dtype(Dtype dtype) const {
   return slot;
 }
 
-nb::object Cached::numpy_empty(std::int64_t rows, std::int64_t columns, Dtype dtype) const {
-  return empty_(nb::make_tuple(rows, columns), numpy_dtype(dtype));
+nb::object Cached::numpy_empty(nb::handle shape, Dtype dtype) const {
+  return empty_(shape, numpy_dtype(dtype));
 }
 
-nb::object Cached::framework_empty(nb::handle like, std::int64_t rows, std::int64_t columns,
-                                   Dtype dtype, bool on_device, bool fnuz) const {
+nb::object Cached::framework_empty(nb::handle like, nb::handle shape, Dtype dtype, bool on_device,
+                                   bool fnuz) const {
   const nb::handle make = helper(make_empty_, "empty_like_kind");
-  return nb::object(make(like, rows, columns, to_name(dtype), on_device, fnuz));
+  return nb::object(make(like, shape, to_name(dtype), on_device, fnuz));
+}
+
+nb::object Cached::channels_second(nb::handle tensor) const {
+  const nb::handle view = helper(channels_second_, "channels_second");
+  return nb::object(view(tensor));
 }
 
 std::uintptr_t Cached::framework_stream(nb::handle tensor, int device) const {

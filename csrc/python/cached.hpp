@@ -27,10 +27,12 @@ class Cached {
   // Throws InvalidArgument for a tensor whose gradient would be lost.
   void check_no_gradient(nb::handle tensor, const char* name) const;
 
-  nb::object numpy_empty(std::int64_t rows, std::int64_t columns, Dtype dtype) const;
+  nb::object numpy_empty(nb::handle shape, Dtype dtype) const;
   // Helpers in ckdisp.tensors, for what is rare or specific to a framework.
-  nb::object framework_empty(nb::handle like, std::int64_t rows, std::int64_t columns, Dtype dtype,
-                             bool on_device, bool fnuz) const;
+  nb::object framework_empty(nb::handle like, nb::handle shape, Dtype dtype, bool on_device,
+                             bool fnuz) const;
+  // A view of a dense (N, *spatial, C) tensor as (N, C, *spatial).
+  nb::object channels_second(nb::handle tensor) const;
   // The stream that the framework of a GPU's tensor works on; 0 is the default stream.
   std::uintptr_t framework_stream(nb::handle tensor, int device) const;
   nb::object convert_like(nb::handle like, nb::handle array) const;
@@ -46,7 +48,7 @@ class Cached {
 
   nb::object empty_, requires_grad_;
   mutable nb::object find_extension_, check_gradient_, make_dtype_, make_empty_, convert_, name_of_,
-      current_stream_;
+      channels_second_, current_stream_;
   mutable nb::object dtypes_[EnumNames<Dtype>::size];
   mutable SmallCache<std::optional<Dtype>> extension_dtypes_;
   mutable SmallCache<const dlpack::Exchange*> exchanges_;

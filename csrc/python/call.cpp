@@ -1,14 +1,13 @@
 #include "call.hpp"
 
+#include "place.hpp"
+
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
-#include <ckdisp/device.hpp>
 #include <ckdisp/errors.hpp>
-#include <ckdisp/generated/arches.hpp>
 #include <ckdisp/names.hpp>
 
-#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -17,11 +16,6 @@
 
 namespace ckdisp::python {
 namespace {
-
-std::string shape_text(const Tensor& t) {
-  return t.ndim == 2 ? "(" + std::to_string(t.shape[0]) + ", " + std::to_string(t.shape[1]) + ")"
-                     : "(" + std::to_string(t.shape[0]) + ",)";
-}
 
 void check_matrix(const Tensor& t) {
   if (t.ndim == 2) return;
@@ -124,7 +118,8 @@ class Resolver {
     } else {
       validate(call_.problem);  // before memory is taken for a size that cannot be
       Tensor out;
-      call_.output = new_output(call_.a, problem_.m, problem_.n, problem_.dtype_c, fnuz_, &out);
+      call_.output = new_output(call_.a, nb::make_tuple(problem_.m, problem_.n), problem_.dtype_c,
+                                place_.fnuz, kMatrix, &out);
       use_output(out);
       call_.keep.push_back(std::move(out));
     }
@@ -151,7 +146,6 @@ class Resolver {
     describe_types();
     describe_d_count();
     describe_place();
-    describe_encoding();
     find_kernel();
     choose_layout();
     if (call_.launch.device >= 0) check_no_copies();
@@ -159,51 +153,11 @@ class Resolver {
 
   // Everything must lie in one place, which is where the kernel runs.
   void describe_place() {
-    const int device = call_.a.device;
-    check_place(b_);
-    for (const Tensor& d : d_) check_place(d);
-    if (out_) check_place(*out_);
-    call_.launch.device = device;
-    if (device >= 0) {
-      call_.launch.stream = stream_of(call_.a, request_.stream);
-    } else if (request_.stream) {
-      throw InvalidArgument(
-          "a stream was given, but the tensors are in the CPU's memory; leave stream away");
-    }
-  }
-
-  void check_place(const Tensor& t) const {
-    if (t.device == call_.a.device) return;
-    const auto place = [](const Tensor& x) {
-      return x.name + (x.device < 0 ? std::string(" is in the CPU's memory")
-                                    : " is on device " + std::to_string(x.device));
-    };
-    throw InvalidArgument(place(call_.a) + " and " + place(t) +
-                          "; move them to one place, e.g. with .to()");
-  }
-
-  // FP8 numbers mean what the place takes them for, so they must be of its encoding.
-  void describe_encoding() {
-    const auto is_fp8 = [](Dtype t) { return t == Dtype::fp8 || t == Dtype::bf8; };
-    const bool any = is_fp8(problem_.dtype_a) || is_fp8(problem_.dtype_b) ||
-                     is_fp8(problem_.dtype_c) || is_fp8(problem_.dtype_d);
-    if (!any) return;
-    const std::string arch = call_.a.device < 0 ? "the CPU" : ckdisp::device(call_.a.device).arch;
-    fnuz_ = std::any_of(std::begin(kArches), std::end(kArches), [&](const ArchFacts& facts) {
-      return arch == facts.name && facts.fp8 == Fp8::fnuz;
-    });
-    const auto check = [&](const Tensor& t) {
-      if (!is_fp8(t.dtype) || t.fnuz == fnuz_) return;
-      throw InvalidArgument(std::string(t.name) + " holds " + to_name(t.dtype) +
-                            (t.fnuz ? " in the FNUZ" : " in the OCP") + " encoding, and " + arch +
-                            " computes with the other; convert it to float8_" +
-                            (t.dtype == Dtype::fp8 ? (fnuz_ ? "e4m3fnuz" : "e4m3fn")
-                                                   : (fnuz_ ? "e5m2fnuz" : "e5m2")));
-    };
-    check(call_.a);
-    check(b_);
-    for (const Tensor& d : d_) check(d);
-    if (out_) check(*out_);
+    std::vector<const Tensor*> tensors{&call_.a, &b_};
+    for (const Tensor& d : d_) tensors.push_back(&d);
+    if (out_) tensors.push_back(&*out_);
+    place_ = place_of(tensors, request_.stream, problem_.dtype_c);
+    call_.launch = place_.launch;
   }
 
   // A kernel that reads a reordered B is asked for by name, with a B that was made for it.
@@ -223,12 +177,8 @@ class Resolver {
   }
 
   [[noreturn]] static void refuse_copy(const Tensor& t) {
-    std::string strides = std::to_string(t.strides[0]);
-    if (t.ndim == 2) strides += ", " + std::to_string(t.strides[1]);
-    throw InvalidArgument(std::string(t.name) + " has strides (" + strides +
-                          "), which no kernel here reads, and lies on a GPU, where it is not "
-                          "copied; pass " +
-                          t.name + ".contiguous(), expanded to the size of the result if it is d");
+    refuse_device_copy(
+        t, t.name + std::string(".contiguous(), expanded to the size of the result if it is d"));
   }
 
   void describe_types() {
@@ -324,11 +274,6 @@ class Resolver {
     }
   }
 
-  static void check_writable(const Tensor& out) {
-    if (out.writable) return;
-    throw InvalidArgument("out is read-only (or not aligned); pass a writable array");
-  }
-
   void use_output(const Tensor& out) {
     if (out.ndim != 2 || out.shape[0] != problem_.m || out.shape[1] != problem_.n) {
       throw InvalidArgument("out has shape " + shape_text(out) + ", the result has (" +
@@ -402,7 +347,7 @@ class Resolver {
   std::optional<Kernel> kernel_;  // the one asked for, if it is there
   Order a_order_ = Order::r, b_order_ = Order::r;
   bool copy_a_ = false, copy_b_ = false;
-  bool fnuz_ = false;  // the encoding of fp8 and bf8 where the call runs
+  Place place_;
 };
 
 }  // namespace

@@ -12,12 +12,13 @@ namespace ckdisp::python {
 
 std::string class_name(nb::handle object);
 [[noreturn]] void unknown_dtype(const char* name, const std::string& dtype);
-void check_rank(const char* name, int ndim);
+void check_rank(const char* name, int ndim, const Ranks& ranks);
 
 // Through the C exchange interface of the tensor's type.
 Tensor import_direct(const dlpack::Exchange& api, nb::handle object, const char* name,
-                     const CallStream& stream);
+                     const CallStream& stream, const Ranks& ranks);
 // Through __dlpack__().
-Tensor import_dlpack(nb::handle object, const char* name, const CallStream& stream);
+Tensor import_dlpack(nb::handle object, const char* name, const CallStream& stream,
+                     const Ranks& ranks);
 
 }  // namespace ckdisp::python

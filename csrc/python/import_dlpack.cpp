@@ -70,9 +70,10 @@ void check_not_negated(const Tensor& tensor) {
                         ".resolve_neg()");
 }
 
-Tensor from_dlpack(const dlpack::Tensor& view, nb::handle object, Kind kind, const char* name) {
+Tensor from_dlpack(const dlpack::Tensor& view, nb::handle object, Kind kind, const char* name,
+                   const Ranks& ranks) {
   const int device = index_of(view.device, object, name);
-  check_rank(name, view.ndim);
+  check_rank(name, view.ndim, ranks);
   Tensor out{};
   out.name = name;
   out.object = object;
@@ -130,7 +131,7 @@ nb::object export_tensor(nb::handle object, const char* name, const CallStream& 
 }  // namespace
 
 Tensor import_direct(const dlpack::Exchange& api, nb::handle object, const char* name,
-                     const CallStream& stream) {
+                     const CallStream& stream, const Ranks& ranks) {
   cached().check_no_gradient(object, name);
   dlpack::Tensor view;
   if (api.tensor_from_object(object.ptr(), &view) != 0) {
@@ -138,10 +139,11 @@ Tensor import_direct(const dlpack::Exchange& api, nb::handle object, const char*
   }
   // Another stream than the framework's has to wait for the tensor, which __dlpack__ sees to.
   if (stream && view.device.type == dlpack::kRocm) (void)export_tensor(object, name, stream);
-  return from_dlpack(view, object, Kind::direct, name);
+  return from_dlpack(view, object, Kind::direct, name, ranks);
 }
 
-Tensor import_dlpack(nb::handle object, const char* name, const CallStream& stream) {
+Tensor import_dlpack(nb::handle object, const char* name, const CallStream& stream,
+                     const Ranks& ranks) {
   const int device = index_of(device_of(object, name), object, name);
   CallStream ready;  // for work on which the producer makes the tensor ready
   if (device >= 0) ready = stream ? *stream : cached().framework_stream(object, device);
@@ -151,7 +153,7 @@ Tensor import_dlpack(nb::handle object, const char* name, const CallStream& stre
     const auto* managed = static_cast<const dlpack::ManagedVersioned*>(
         PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
     if (managed->version.major == 1) {
-      Tensor out = from_dlpack(managed->tensor, object, Kind::dlpack, name);
+      Tensor out = from_dlpack(managed->tensor, object, Kind::dlpack, name, ranks);
       out.writable = (managed->flags & dlpack::kReadOnly) == 0;
       out.keep = std::move(capsule);
       return out;
@@ -159,7 +161,7 @@ Tensor import_dlpack(nb::handle object, const char* name, const CallStream& stre
   } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
     const auto* managed =
         static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-    Tensor out = from_dlpack(managed->tensor, object, Kind::dlpack, name);
+    Tensor out = from_dlpack(managed->tensor, object, Kind::dlpack, name, ranks);
     out.keep = std::move(capsule);
     return out;
   }

@@ -48,12 +48,12 @@ Dtype numpy_dtype(nb::handle array, const ArrayStruct& view, const char* name) {
   unknown_dtype(name, nb::cast<std::string>(nb::str(nb::getattr(array, "dtype"))));
 }
 
-Tensor import_numpy(nb::handle object, const char* name) {
+Tensor import_numpy(nb::handle object, const char* name, const Ranks& ranks) {
   const nb::object capsule = nb::steal(PyObject_GetAttr(object.ptr(), cached().array_struct.ptr()));
   if (!capsule.is_valid()) nb::raise_python_error();
   const auto* view = static_cast<const ArrayStruct*>(PyCapsule_GetPointer(capsule.ptr(), nullptr));
   if (view == nullptr) nb::raise_python_error();
-  check_rank(name, view->nd);
+  check_rank(name, view->nd, ranks);
   Tensor out{};
   out.name = name;
   out.object = object;
@@ -107,13 +107,14 @@ std::string class_name(nb::handle object) {
                         ", which no kernel computes; convert it to one of: " + known);
 }
 
-void check_rank(const char* name, int ndim) {
-  if (ndim == 1 || ndim == 2) return;
-  throw InvalidArgument(std::string(name) + " has " + std::to_string(ndim) +
-                        " dimensions; pass a matrix (two dimensions)");
+void check_rank(const char* name, int ndim, const Ranks& ranks) {
+  if (ndim >= ranks.least && ndim <= ranks.most) return;
+  throw InvalidArgument(std::string(name) + " has " + std::to_string(ndim) + " dimensions; pass " +
+                        ranks.wanted);
 }
 
-Tensor import_tensor(nb::handle object, const char* name, const CallStream& stream) {
+Tensor import_tensor(nb::handle object, const char* name, const CallStream& stream,
+                     const Ranks& ranks) {
   PyTypeObject* type = Py_TYPE(object.ptr());
   PyTypeObject* ndarray = cached().ndarray;
   if (type == ndarray || PyType_IsSubtype(type, ndarray)) {
@@ -122,18 +123,18 @@ Tensor import_tensor(nb::handle object, const char* name, const CallStream& stre
                             " is a masked array, whose mask would be lost; pass " + name +
                             ".filled(value)");
     }
-    Tensor out = import_numpy(object, name);
+    Tensor out = import_numpy(object, name, ranks);
     if (!out.keep.is_valid()) return out;
-    Tensor aligned = import_numpy(out.keep, name);
+    Tensor aligned = import_numpy(out.keep, name, ranks);
     aligned.object = object;
     aligned.writable = false;  // a copy: not fit for an output
     aligned.keep = std::move(out.keep);
     return aligned;
   }
   if (const dlpack::Exchange* api = cached().exchange_of(object)) {
-    return import_direct(*api, object, name, stream);
+    return import_direct(*api, object, name, stream, ranks);
   }
-  if (nb::hasattr(object, "__dlpack__")) return import_dlpack(object, name, stream);
+  if (nb::hasattr(object, "__dlpack__")) return import_dlpack(object, name, stream, ranks);
   throw InvalidArgument(std::string(name) + " is a " + class_name(object) +
                         ", not a tensor; pass a NumPy array or a tensor that supports DLPack");
 }
@@ -158,17 +159,94 @@ Orders orders_of(const Tensor& t) {
   return out;
 }
 
+std::string shape_text(const Tensor& tensor) {
+  std::string text;
+  for (int i = 0; i < tensor.ndim; ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(tensor.shape[i]);
+  }
+  return "(" + text + (tensor.ndim == 1 ? ",)" : ")");
+}
+
+void refuse_device_copy(const Tensor& tensor, const std::string& remedy) {
+  std::string strides;
+  for (int i = 0; i < tensor.ndim; ++i) {
+    strides += (i == 0 ? "" : ", ") + std::to_string(tensor.strides[i]);
+  }
+  throw InvalidArgument(std::string(tensor.name) + " has strides (" + strides +
+                        "), which no kernel here reads, and lies on a GPU, where it is not "
+                        "copied; pass " +
+                        remedy);
+}
+
+namespace {
+
+// The dimensions from the outermost to the innermost in channels-last memory.
+int channels_last_dimension(int position, int ndim) {
+  return position == 0 ? 0 : position == ndim - 1 ? 1 : position + 1;
+}
+
+std::unique_ptr<std::byte[]> memory_for_copy(const Tensor& tensor, std::int64_t bytes,
+                                             const char* remedy) {
+  std::unique_ptr<std::byte[]> out(new (std::nothrow) std::byte[static_cast<std::size_t>(bytes)]);
+  if (out != nullptr) return out;
+  throw DeviceError(std::string(tensor.name) +
+                    " must be copied, since its strides are those of "
+                    "no layout that kernels read, and there is no memory for the " +
+                    std::to_string(bytes) + " bytes; pass " + remedy);
+}
+
+// Copies what belongs to one index of every dimension outside of `position`.
+template <class T>
+T* copy_dimension(const Tensor& from, int position, const T* source, T* target) {
+  const int d = channels_last_dimension(position, from.ndim);
+  for (std::int64_t i = 0; i < from.shape[d]; ++i, source += from.strides[d]) {
+    if (position == from.ndim - 1) {
+      *target++ = *source;
+    } else {
+      target = copy_dimension(from, position + 1, source, target);
+    }
+  }
+  return target;
+}
+
+template <class T>
+void copy_channels_last(const Tensor& from, std::byte* to) {
+  copy_dimension(from, 0, static_cast<const T*>(from.data), reinterpret_cast<T*>(to));
+}
+
+}  // namespace
+
+bool is_channels_last(const Tensor& t) {
+  if (!t.regular) return false;
+  std::int64_t dense = 1;
+  for (int position = t.ndim - 1; position >= 0; --position) {
+    const int d = channels_last_dimension(position, t.ndim);
+    if (t.shape[d] == 0) return true;
+    if (t.shape[d] != 1 && t.strides[d] != dense) return false;
+    dense *= t.shape[d];
+  }
+  return true;
+}
+
+std::unique_ptr<std::byte[]> channels_last_copy(const Tensor& tensor) {
+  const int size = size_of(tensor.dtype);
+  std::int64_t bytes = size;
+  for (int i = 0; i < tensor.ndim; ++i) bytes *= tensor.shape[i];
+  auto out = memory_for_copy(tensor, bytes, "a tensor in channels-last order");
+  if (size == 1) {
+    copy_channels_last<std::uint8_t>(tensor, out.get());
+  } else if (size == 2) {
+    copy_channels_last<std::uint16_t>(tensor, out.get());
+  } else {
+    copy_channels_last<std::uint32_t>(tensor, out.get());
+  }
+  return out;
+}
+
 std::unique_ptr<std::byte[]> dense_copy(const Tensor& tensor, std::int64_t rows,
                                         std::int64_t columns, Order order) {
   const int size = size_of(tensor.dtype);
-  const auto bytes = static_cast<std::size_t>(rows * columns * size);
-  std::unique_ptr<std::byte[]> out(new (std::nothrow) std::byte[bytes]);
-  if (out == nullptr) {
-    throw DeviceError(std::string(tensor.name) +
-                      " must be copied, since its strides are those of " +
-                      "no matrix layout, and there is no memory for the " + std::to_string(bytes) +
-                      " bytes; pass a row- or column-major matrix");
-  }
+  auto out = memory_for_copy(tensor, rows * columns * size, "a row- or column-major matrix");
   if (size == 1) {
     copy_elements<std::uint8_t>(tensor, rows, columns, order, out.get());
   } else if (size == 2) {
@@ -179,13 +257,13 @@ std::unique_ptr<std::byte[]> dense_copy(const Tensor& tensor, std::int64_t rows,
   return out;
 }
 
-nb::object new_output(const Tensor& like, std::int64_t rows, std::int64_t columns, Dtype dtype,
-                      bool fnuz, Tensor* tensor) {
+nb::object new_output(const Tensor& like, nb::handle shape, Dtype dtype, bool fnuz,
+                      const Ranks& ranks, Tensor* tensor) {
   nb::object output =
       like.kind == Kind::direct || like.device >= 0
-          ? cached().framework_empty(like.object, rows, columns, dtype, like.device >= 0, fnuz)
-          : cached().numpy_empty(rows, columns, dtype);
-  *tensor = import_tensor(output, "out");
+          ? cached().framework_empty(like.object, shape, dtype, like.device >= 0, fnuz)
+          : cached().numpy_empty(shape, dtype);
+  *tensor = import_tensor(output, "out", {}, ranks);
   if (tensor->device != like.device) {
     throw DeviceError(std::string("the framework of ") + like.name + " (" +
                       class_name(like.object) + ") made a result that is not on the device of " +

@@ -20,7 +20,17 @@ enum class Kind {
   dlpack,  // anything else with __dlpack__
 };
 
-// A view of at most two dimensions; valid while the Python object and `keep` live.
+inline constexpr int kMaxRank = 5;
+
+// The ranks that a tensor may have, and what to pass, in words.
+struct Ranks {
+  int least, most;
+  const char* wanted;
+};
+inline constexpr Ranks kMatrix{1, 2, "a matrix (two dimensions)"};
+inline constexpr Ranks kImage{3, kMaxRank, "(N, C, *spatial), three to five dimensions"};
+
+// A view of a tensor; valid while the Python object and `keep` live.
 struct Tensor {
   const char* name;  // of the argument, for messages
   nb::handle object;
@@ -29,13 +39,14 @@ struct Tensor {
   Dtype dtype;
   bool fnuz;  // fp8 and bf8: the encoding of gfx90a and gfx942, not that of OCP
   int ndim;
-  std::int64_t shape[2];
-  std::int64_t strides[2];  // in elements
-  bool regular;             // aligned, and the strides are whole elements
+  std::int64_t shape[kMaxRank];
+  std::int64_t strides[kMaxRank];  // in elements
+  bool regular;                    // aligned, and the strides are whole elements
   bool writable;
   int device;  // HIP's index of the GPU that holds the memory; -1 for the CPU
   nb::object keep;
 
+  // Of a matrix, or of a vector that is one row.
   std::int64_t rows() const { return ndim == 2 ? shape[0] : 1; }
   std::int64_t columns() const { return ndim == 2 ? shape[1] : shape[0]; }
 };
@@ -43,18 +54,19 @@ struct Tensor {
 // The stream that a call names; none to use that which the tensors' framework works on.
 using CallStream = std::optional<std::uintptr_t>;
 
-// Throws InvalidArgument for what is no tensor, has more than two or no dimensions, or an element
-// type that no kernel knows, and DeviceError for a tensor that neither the CPU nor an AMD GPU
+// Throws InvalidArgument for what is no tensor, has a rank outside of `ranks`, or an element type
+// that no kernel knows, and DeviceError for a tensor that neither the CPU nor an AMD GPU
 // holds. A tensor of a GPU is ready for work on the stream of the call.
-Tensor import_tensor(nb::handle object, const char* name, const CallStream& stream = {});
+Tensor import_tensor(nb::handle object, const char* name, const CallStream& stream = {},
+                     const Ranks& ranks = kMatrix);
 
 // The stream on which a call with such tensors runs; of the GPU that holds `tensor`.
 void* stream_of(const Tensor& tensor, const CallStream& stream);
 
-// A new row-major matrix of the kind of `like` on its device; *tensor is a view of it. For
+// A new dense row-major tensor of the kind of `like` on its device; *tensor is a view of it. For
 // Kind::dlpack on the CPU it is a NumPy array that finish_output() converts.
-nb::object new_output(const Tensor& like, std::int64_t rows, std::int64_t columns, Dtype dtype,
-                      bool fnuz, Tensor* tensor);
+nb::object new_output(const Tensor& like, nb::handle shape, Dtype dtype, bool fnuz,
+                      const Ranks& ranks, Tensor* tensor);
 nb::object finish_output(const Tensor& like, nb::object output);
 
 // Element type by anything that names one: "fp16", numpy.float16, torch.float16.
@@ -66,6 +78,17 @@ struct Orders {
   std::int64_t ld_row = 0, ld_column = 0;
 };
 Orders orders_of(const Tensor& tensor);
+
+// "(3, 4)".
+std::string shape_text(const Tensor& tensor);
+
+// Throws InvalidArgument for a copy of what lies on a GPU; `remedy` is what to pass instead.
+[[noreturn]] void refuse_device_copy(const Tensor& tensor, const std::string& remedy);
+
+// Whether the memory is dense with the channels, the second dimension, innermost.
+bool is_channels_last(const Tensor& tensor);
+// A dense copy in that order.
+std::unique_ptr<std::byte[]> channels_last_copy(const Tensor& tensor);
 
 // A dense copy in the given order, for strides that no leading dimension expresses. `rows` and
 // `columns` may exceed the tensor's where it has one, which repeats it.

@@ -62,14 +62,14 @@ GroupedConvProblem& GroupedConvProblem::direction(Family family) {
 }
 
 GroupedConvProblem& GroupedConvProblem::input(std::int64_t images, std::int64_t channels,
-                                              Sizes spatial) {
+                                              const Sizes& spatial) {
   images_ = images;
   channels_ = channels;
   spatial_ = spatial;
   return *this;
 }
 
-GroupedConvProblem& GroupedConvProblem::weights(std::int64_t channels_out, Sizes filter) {
+GroupedConvProblem& GroupedConvProblem::weights(std::int64_t channels_out, const Sizes& filter) {
   channels_out_ = channels_out;
   filter_ = filter;
   return *this;
@@ -80,21 +80,21 @@ GroupedConvProblem& GroupedConvProblem::groups(std::int64_t count) {
   return *this;
 }
 
-GroupedConvProblem& GroupedConvProblem::stride(Sizes stride) {
+GroupedConvProblem& GroupedConvProblem::stride(const Sizes& stride) {
   stride_ = stride;
   return *this;
 }
 
-GroupedConvProblem& GroupedConvProblem::dilation(Sizes dilation) {
+GroupedConvProblem& GroupedConvProblem::dilation(const Sizes& dilation) {
   dilation_ = dilation;
   return *this;
 }
 
-GroupedConvProblem& GroupedConvProblem::padding(Sizes both_sides) {
+GroupedConvProblem& GroupedConvProblem::padding(const Sizes& both_sides) {
   return padding(both_sides, both_sides);
 }
 
-GroupedConvProblem& GroupedConvProblem::padding(Sizes left, Sizes right) {
+GroupedConvProblem& GroupedConvProblem::padding(const Sizes& left, const Sizes& right) {
   left_ = left;
   right_ = right;
   return *this;

@@ -81,18 +81,18 @@ def check_no_gradient(name: str) -> None:
 
 
 def empty_like_kind(
-    like: Any, rows: int, columns: int, dtype: str, on_device: bool, fnuz: bool
+    like: Any, shape: tuple[int, ...], dtype: str, on_device: bool, fnuz: bool
 ) -> Any:
-    """An uninitialised ``rows`` x ``columns`` tensor of the framework of ``like``.
+    """An uninitialised dense tensor of the framework of ``like``.
 
     It is on the CPU, or ``on_device`` where ``like`` is; ``fnuz`` is the encoding of fp8 there.
     """
     kind: type = type(like)
     element = _FNUZ[dtype] if fnuz and dtype in _FNUZ else (_NUMPY | _ML_DTYPES)[dtype]
     if not on_device:
-        return _empty(kind, element)((rows, columns), device="cpu")
+        return _empty(kind, element)(shape, device="cpu")
     try:
-        return _empty(kind, element)((rows, columns), device=like.device)
+        return _empty(kind, element)(shape, device=like.device)
     except (AttributeError, TypeError) as error:
         raise InvalidArgument(
             f"cannot make a result of type {kind.__qualname__} on its device ({error}); pass out="
@@ -103,6 +103,12 @@ def empty_like_kind(
 def _empty(kind: type, element: str) -> Callable[..., Any]:
     framework = _module_of(kind)
     return functools.partial(framework.empty, dtype=getattr(framework, element))
+
+
+def channels_second(tensor: Any) -> Any:
+    """A view of (N, *spatial, C) as (N, C, *spatial)."""
+    order = (0, tensor.ndim - 1, *range(1, tensor.ndim - 1))
+    return tensor.permute(order) if hasattr(tensor, "permute") else tensor.transpose(order)
 
 
 def current_stream(tensor: Any, device: int) -> int:

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -22,18 +21,18 @@ namespace ckdisp {
 // input, the accumulator both.
 class GroupedConvProblem {
  public:
-  using Sizes = std::initializer_list<std::int64_t>;
+  using Sizes = std::vector<std::int64_t>;
 
   explicit GroupedConvProblem(Family direction = Family::conv_fwd);
 
   GroupedConvProblem& direction(Family family);
-  GroupedConvProblem& input(std::int64_t images, std::int64_t channels, Sizes spatial);
-  GroupedConvProblem& weights(std::int64_t channels_out, Sizes filter);
+  GroupedConvProblem& input(std::int64_t images, std::int64_t channels, const Sizes& spatial);
+  GroupedConvProblem& weights(std::int64_t channels_out, const Sizes& filter);
   GroupedConvProblem& groups(std::int64_t count);
-  GroupedConvProblem& stride(Sizes stride);
-  GroupedConvProblem& dilation(Sizes dilation);
-  GroupedConvProblem& padding(Sizes both_sides);
-  GroupedConvProblem& padding(Sizes left, Sizes right);
+  GroupedConvProblem& stride(const Sizes& stride);
+  GroupedConvProblem& dilation(const Sizes& dilation);
+  GroupedConvProblem& padding(const Sizes& both_sides);
+  GroupedConvProblem& padding(const Sizes& left, const Sizes& right);
   GroupedConvProblem& dtype(Dtype input_and_weights);
   GroupedConvProblem& dtype(Dtype input, Dtype weights);
   GroupedConvProblem& output(Dtype output);
@@ -47,10 +46,9 @@ class GroupedConvProblem {
   ConvProblemData data() const;
 
  private:
-  using Vector = std::vector<std::int64_t>;
   Family family_;
   std::int64_t images_ = 0, channels_ = 0, channels_out_ = 0, groups_ = 1;
-  Vector spatial_, filter_, stride_, dilation_, left_, right_;
+  Sizes spatial_, filter_, stride_, dilation_, left_, right_;
   Dtype in_ = Dtype::fp32, wei_ = Dtype::fp32, out_ = Dtype::fp32, acc_ = Dtype::fp32;
   bool out_set_ = false, acc_set_ = false;
   int k_batch_ = 1;

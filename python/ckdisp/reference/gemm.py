@@ -1,4 +1,4 @@
-"""Every op in NumPy, in double precision by default: what results are checked against."""
+"""GEMM in NumPy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .codegen.enums import ELEMENTWISE
-from .codegen.errors import InvalidArgument
+from ..codegen.enums import ELEMENTWISE
+from ..codegen.errors import InvalidArgument
 
 _Array = NDArray[Any]
 

@@ -1,0 +1,188 @@
+"""Grouped convolution and its two gradients in NumPy: one small matrix product per filter tap.
+
+Shapes are PyTorch's: input (N, C, *spatial), weights (K, C / groups, *filter), output
+(N, K, *out), with 1 to 3 spatial dimensions. With x padded by zeros, in every dimension,
+
+    y[n, k, o] = sum over c and taps t of x[n, c, o * stride + t * dilation] * w[k, c, t]
+
+and the gradients are those of <dy, y>: the arguments mean what they mean in
+:class:`ckdisp.Dispatcher`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..codegen.errors import InvalidArgument
+
+_Array = NDArray[Any]
+_Ints = int | Sequence[int]
+_Padding = int | Sequence[int] | Sequence[tuple[int, int]]
+
+
+def conv_fwd(
+    x: Any,
+    w: Any,
+    *,
+    stride: _Ints = 1,
+    padding: _Padding = 0,
+    dilation: _Ints = 1,
+    groups: int = 1,
+    dtype: Any = np.float64,
+) -> _Array:
+    """The output (N, K, *out) of a convolution, computed in ``dtype``.
+
+    ``padding`` is one number, one for each dimension, or a pair (left, right) for each. Raises
+    :class:`InvalidArgument` for shapes that do not fit.
+    """
+    source, weights = np.asarray(x).astype(dtype), np.asarray(w).astype(dtype)
+    plan = _Plan.make(source.shape, weights.shape, stride, padding, dilation, groups)
+    padded = np.pad(source, ((0, 0), (0, 0), *plan.padding))
+    out = np.zeros((source.shape[0], groups, weights.shape[0] // groups, *plan.out), dtype)
+    for tap, window in plan.taps():
+        pixels = _split(padded[window], groups)
+        out += np.einsum("ngc...,gkc->ngk...", pixels, _split_weights(weights[tap], groups))
+    return out.reshape(source.shape[0], weights.shape[0], *plan.out)
+
+
+def conv_bwd_data(
+    dy: Any,
+    w: Any,
+    *,
+    input_shape: Sequence[int],
+    stride: _Ints = 1,
+    padding: _Padding = 0,
+    dilation: _Ints = 1,
+    groups: int = 1,
+    dtype: Any = np.float64,
+) -> _Array:
+    """The gradient of the input, of ``input_shape``, for the gradient ``dy`` of the output."""
+    gradient, weights = np.asarray(dy).astype(dtype), np.asarray(w).astype(dtype)
+    plan = _Plan.make(tuple(input_shape), weights.shape, stride, padding, dilation, groups)
+    _check_gradient(gradient.shape, (input_shape[0], weights.shape[0], *plan.out))
+    sizes = [n + low + high for n, (low, high) in zip(input_shape[2:], plan.padding, strict=True)]
+    padded = np.zeros((*input_shape[:2], *sizes), dtype)
+    for tap, window in plan.taps():
+        pixels = np.einsum(
+            "ngk...,gkc->ngc...", _split(gradient, groups), _split_weights(weights[tap], groups)
+        )
+        padded[window] += pixels.reshape(padded[window].shape)
+    inner = tuple(
+        slice(low, low + n) for n, (low, _) in zip(input_shape[2:], plan.padding, strict=True)
+    )
+    return padded[(slice(None), slice(None), *inner)].copy()
+
+
+def conv_bwd_weight(
+    x: Any,
+    dy: Any,
+    *,
+    weight_shape: Sequence[int],
+    stride: _Ints = 1,
+    padding: _Padding = 0,
+    dilation: _Ints = 1,
+    groups: int = 1,
+    dtype: Any = np.float64,
+) -> _Array:
+    """The gradient of the weights, of ``weight_shape``, for the gradient ``dy`` of the output."""
+    source, gradient = np.asarray(x).astype(dtype), np.asarray(dy).astype(dtype)
+    plan = _Plan.make(source.shape, tuple(weight_shape), stride, padding, dilation, groups)
+    _check_gradient(gradient.shape, (source.shape[0], weight_shape[0], *plan.out))
+    padded = np.pad(source, ((0, 0), (0, 0), *plan.padding))
+    out = np.zeros(tuple(weight_shape), dtype)
+    for tap, window in plan.taps():
+        pixels, rows = _split(padded[window], groups), _split(gradient, groups)
+        product = np.einsum("ngkp,ngcp->gkc", _flat(rows), _flat(pixels))
+        out[tap] = product.reshape(weight_shape[0], weight_shape[1])
+    return out
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Checked sizes; one entry for each spatial dimension."""
+
+    filter: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    out: tuple[int, ...]
+
+    @classmethod
+    def make(
+        cls,
+        x: tuple[int, ...],
+        w: tuple[int, ...],
+        stride: _Ints,
+        padding: _Padding,
+        dilation: _Ints,
+        groups: int,
+    ) -> _Plan:
+        rank = len(x) - 2
+        if not 1 <= rank <= 3 or len(w) != len(x):
+            raise InvalidArgument(
+                f"the input has shape {x} and the weights {w}; pass (N, C, *spatial) and "
+                "(K, C / groups, *filter) with 1 to 3 spatial dimensions"
+            )
+        if groups < 1 or x[1] != w[1] * groups or w[0] % groups:
+            raise InvalidArgument(
+                f"the input has shape {x} and the weights {w}, which do not fit {groups} groups"
+            )
+        pads = [_pair(p) for p in _each("padding", padding, rank)]
+        strides, dilations = _each("stride", stride, rank), _each("dilation", dilation, rank)
+        spans = [d * (f - 1) + 1 for d, f in zip(dilations, w[2:], strict=True)]
+        sizes = [n + low + high for n, (low, high) in zip(x[2:], pads, strict=True)]
+        if min(strides) < 1 or min(dilations) < 1 or min(min(p) for p in pads) < 0:
+            raise InvalidArgument("strides and dilations are 1 or more, pads 0 or more")
+        if any(span > size or f < 1 for span, size, f in zip(spans, sizes, w[2:], strict=True)):
+            raise InvalidArgument(f"filters of {tuple(spans)} pixels exceed the padded {sizes}")
+        out = [(size - span) // s + 1 for size, span, s in zip(sizes, spans, strides, strict=True)]
+        return cls(w[2:], tuple(strides), tuple(dilations), tuple(pads), tuple(out))
+
+    def taps(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        """For each tap its index into weights, and the pixels of a padded input that it meets."""
+        every = (slice(None), slice(None))
+        for tap in itertools.product(*map(range, self.filter)):
+            window = (
+                slice(t * d, t * d + (o - 1) * s + 1, s)
+                for t, d, s, o in zip(tap, self.dilation, self.stride, self.out, strict=True)
+            )
+            yield (*every, *tap), (*every, *window)
+
+
+def _each(name: str, value: Any, rank: int) -> list[Any]:
+    values = [value] * rank if isinstance(value, int) else list(value)
+    if len(values) != rank:
+        raise InvalidArgument(f"{name} has {len(values)} values for {rank} spatial dimensions")
+    return values
+
+
+def _pair(padding: Any) -> tuple[int, int]:
+    low, high = (padding, padding) if isinstance(padding, int) else padding
+    return int(low), int(high)
+
+
+def _check_gradient(shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if shape != wanted:
+        raise InvalidArgument(f"the gradient of the output has shape {shape}, not {wanted}")
+
+
+def _split(t: _Array, groups: int) -> _Array:
+    """(N, C, ...) as (N, G, C / G, ...)."""
+    return t.reshape(t.shape[0], groups, t.shape[1] // groups, *t.shape[2:])
+
+
+def _split_weights(tap: _Array, groups: int) -> _Array:
+    """(K, C / G) as (G, K / G, C / G)."""
+    return tap.reshape(groups, tap.shape[0] // groups, tap.shape[1])
+
+
+def _flat(t: _Array) -> _Array:
+    """The pixels of (N, G, C, *pixels) as one dimension."""
+    return t.reshape(*t.shape[:3], math.prod(t.shape[3:]))
