@@ -17,6 +17,8 @@
 
 #include "bindings.hpp"
 #include "call.hpp"
+#include "conv_call.hpp"
+#include "integers.hpp"
 
 namespace ckdisp::python {
 namespace {
@@ -176,6 +178,56 @@ nb::object gemm(const CollectedDispatcher& self, nb::handle a, nb::handle b, nb:
   return finish_output(call.a, std::move(call.output));
 }
 
+// The keywords that the three directions share.
+struct ConvOptions {
+  ConvMotion motion;
+  nb::handle out, out_dtype, k_batch, kernel, stream;
+};
+
+nb::object convolve(const CollectedDispatcher& self, Family family, nb::handle first,
+                    nb::handle second, nb::handle shape, const ConvOptions& options) {
+  const char* name = options.kernel.is_none() ? nullptr : kernel_name(options.kernel);
+  const ConvRequest request{family,
+                            first,
+                            second,
+                            shape,
+                            options.motion,
+                            options.out,
+                            options.out_dtype,
+                            k_batch_value(options.k_batch),
+                            stream_value(options.stream)};
+  const ConvCall call = resolve(request);
+  {
+    const nb::gil_scoped_release unlock;
+    if (name == nullptr) {
+      self.run(call.problem, call.args, call.launch);
+    } else {
+      self.run(name, call.problem, call.args, call.launch);
+    }
+  }
+  return finish_output(call);
+}
+
+nb::object conv_fwd(const CollectedDispatcher& self, nb::handle x, nb::handle w, nb::handle stride,
+                    nb::handle padding, nb::handle dilation, nb::handle groups, nb::handle out,
+                    nb::handle out_dtype, nb::handle kernel, nb::handle stream) {
+  const nb::int_ one(1);
+  const ConvOptions options{
+      {stride, padding, dilation, groups}, out, out_dtype, one, kernel, stream};
+  return convolve(self, Family::conv_fwd, x, w, nb::none(), options);
+}
+
+template <Family family>
+nb::object conv_gradient(const CollectedDispatcher& self, nb::handle first, nb::handle second,
+                         nb::handle shape, nb::handle stride, nb::handle padding,
+                         nb::handle dilation, nb::handle groups, nb::handle out,
+                         nb::handle out_dtype, nb::handle k_batch, nb::handle kernel,
+                         nb::handle stream) {
+  const ConvOptions options{
+      {stride, padding, dilation, groups}, out, out_dtype, k_batch, kernel, stream};
+  return convolve(self, family, first, second, shape, options);
+}
+
 GemmProblemData problem_from_tensors(const CollectedDispatcher* dispatcher, nb::handle a,
                                      nb::handle b, nb::handle d, nb::handle epilogue,
                                      nb::handle out, nb::handle out_dtype, nb::handle k_batch) {
@@ -194,6 +246,33 @@ std::vector<std::string> arch_names(const CollectedDispatcher& self) {
   std::vector<std::string> names;
   for (const Arch arch : self.arches()) names.emplace_back(to_name(arch));
   return names;
+}
+
+// What may be asked about the problems of an op.
+template <class Problem>
+void bind_questions(nb::class_<CollectedDispatcher>& type) {
+  using D = CollectedDispatcher;
+  type.def(
+          "select",
+          [](const D& d, const Problem& p, int device) { return d.select(p, on_device(device)); },
+          nb::arg("problem"), nb::arg("device") = -1)
+      .def(
+          "explain",
+          [](const D& d, const Problem& p, int device) { return d.explain(p, on_device(device)); },
+          nb::arg("problem"), nb::arg("device") = -1)
+      .def(
+          "plan",
+          [](const D& d, const Problem& p, int device) { return d.plan(p, on_device(device)); },
+          nb::arg("problem"), nb::arg("device") = -1);
+}
+
+template <Family family>
+void bind_gradient(nb::class_<CollectedDispatcher>& type, const char* name) {
+  type.def(name, &conv_gradient<family>, nb::arg("first").none(), nb::arg("second").none(),
+           nb::arg("shape").none(), nb::arg("stride").none(), nb::arg("padding").none(),
+           nb::arg("dilation").none(), nb::arg("groups").none(), nb::arg("out").none(),
+           nb::arg("out_dtype").none(), nb::arg("k_batch").none(), nb::arg("kernel").none(),
+           nb::arg("stream").none());
 }
 
 }  // namespace
@@ -225,36 +304,25 @@ void bind_dispatcher(nb::module_& module) {
       .def_ro("stages", &Plan::stages)
       .def_ro("workspace_bytes", &Plan::workspace_bytes);
 
-  using Problem = GemmProblemData;
-  nb::class_<CollectedDispatcher>(module, "Dispatcher", nb::type_slots(kSlots),
-                                  "Picks a kernel for a problem and runs it.")
-      .def(nb::init<const Registry&, nb::object, int, std::vector<std::string>>(),
+  nb::class_<CollectedDispatcher> type(module, "Dispatcher", nb::type_slots(kSlots),
+                                       "Picks a kernel for a problem and runs it.");
+  type.def(nb::init<const Registry&, nb::object, int, std::vector<std::string>>(),
            nb::arg("registry"), nb::arg("strategy") = "heuristic", nb::arg("num_threads") = 0,
            nb::arg("arches") = std::vector<std::string>())
       .def_prop_ro("num_threads", [](const CollectedDispatcher& d) { return d.num_threads(); })
       .def_prop_ro("arches", &arch_names)
-      .def(
-          "select",
-          [](const CollectedDispatcher& d, const Problem& p, int device) {
-            return d.select(p, on_device(device));
-          },
-          nb::arg("problem"), nb::arg("device") = -1)
-      .def(
-          "explain",
-          [](const CollectedDispatcher& d, const Problem& p, int device) {
-            return d.explain(p, on_device(device));
-          },
-          nb::arg("problem"), nb::arg("device") = -1)
-      .def(
-          "plan",
-          [](const CollectedDispatcher& d, const Problem& p, int device) {
-            return d.plan(p, on_device(device));
-          },
-          nb::arg("problem"), nb::arg("device") = -1)
       .def("gemm", &gemm, nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(),
            nb::arg("epilogue").none(), nb::arg("out").none(), nb::arg("out_dtype").none(),
            nb::arg("scale").none(), nb::arg("clamp").none(), nb::arg("k_batch").none(),
+           nb::arg("kernel").none(), nb::arg("stream").none())
+      .def("conv_fwd", &conv_fwd, nb::arg("x").none(), nb::arg("w").none(),
+           nb::arg("stride").none(), nb::arg("padding").none(), nb::arg("dilation").none(),
+           nb::arg("groups").none(), nb::arg("out").none(), nb::arg("out_dtype").none(),
            nb::arg("kernel").none(), nb::arg("stream").none());
+  bind_gradient<Family::conv_bwd_data>(type, "conv_bwd_data");
+  bind_gradient<Family::conv_bwd_weight>(type, "conv_bwd_weight");
+  bind_questions<GemmProblemData>(type);
+  bind_questions<ConvProblemData>(type);
   module.def("gemm_problem", &problem_from_tensors, nb::arg("dispatcher").none(),
              nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(),
              nb::arg("epilogue").none(), nb::arg("out").none(), nb::arg("out_dtype").none(),

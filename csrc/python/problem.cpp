@@ -15,6 +15,7 @@
 
 #include "bindings.hpp"
 #include "call.hpp"
+#include "integers.hpp"
 #include "tensor.hpp"
 
 namespace ckdisp::python {
@@ -22,23 +23,6 @@ namespace {
 
 using OptionalInt = std::optional<nb::object>;
 using Text = std::optional<std::string>;
-
-// A size; refuses what does not fit 64 bits with the name of the argument.
-std::int64_t size_from(nb::handle value, const char* name) {
-  const nb::object index = nb::steal(PyNumber_Index(value.ptr()));
-  if (!index.is_valid()) {
-    PyErr_Clear();
-    throw InvalidArgument(std::string(name) + " must be an integer, not " +
-                          nb::cast<std::string>(nb::repr(value)));
-  }
-  int overflow = 0;
-  const long long number = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
-  if (overflow != 0) {
-    throw InvalidArgument(std::string(name) + "=" + nb::cast<std::string>(nb::str(value)) +
-                          " does not fit a 64-bit index; split the problem");
-  }
-  return number;
-}
 
 Dtype dtype_from(const std::string& name, const char* what) { return from_name<Dtype>(name, what); }
 
@@ -48,7 +32,7 @@ void make_problem(GemmProblemData* self, nb::handle m, nb::handle n, nb::handle 
                   nb::handle lda, nb::handle ldb, nb::handle ldc, const std::string& elementwise,
                   int num_d, const Text& dtype_d, const std::string& layout_d,
                   const std::optional<std::vector<nb::object>>& ldd, int k_batch, bool shuffled_b) {
-  GemmProblem builder(size_from(m, "m"), size_from(n, "n"), size_from(k, "k"));
+  GemmProblem builder(integer_from(m, "m"), integer_from(n, "n"), integer_from(k, "k"));
   builder.dtype(dtype_from(dtype_a.value_or(dtype), "dtype_a"),
                 dtype_from(dtype_b.value_or(dtype_a.value_or(dtype)), "dtype_b"));
   if (dtype_c) builder.output(dtype_from(*dtype_c, "dtype_c"));
@@ -63,15 +47,15 @@ void make_problem(GemmProblemData* self, nb::handle m, nb::handle n, nb::handle 
   }
   builder.k_batch(k_batch).shuffled_b(shuffled_b);
   GemmProblemData data = builder.data();
-  if (!lda.is_none()) data.lda = size_from(lda, "lda");
-  if (!ldb.is_none()) data.ldb = size_from(ldb, "ldb");
-  if (!ldc.is_none()) data.ldc = size_from(ldc, "ldc");
+  if (!lda.is_none()) data.lda = integer_from(lda, "lda");
+  if (!ldb.is_none()) data.ldb = integer_from(ldb, "ldb");
+  if (!ldc.is_none()) data.ldc = integer_from(ldc, "ldc");
   if (ldd) {
     if (ldd->size() != data.num_d) {
       throw InvalidArgument("ldd holds " + std::to_string(ldd->size()) + " numbers for " +
                             std::to_string(num_d) + " D tensors");
     }
-    for (std::size_t i = 0; i < ldd->size(); ++i) data.ldd[i] = size_from((*ldd)[i], "ldd");
+    for (std::size_t i = 0; i < ldd->size(); ++i) data.ldd[i] = integer_from((*ldd)[i], "ldd");
   }
   validate(data);
   new (self) GemmProblemData(data);
@@ -108,17 +92,13 @@ GemmProblemData from_tensors(nb::handle a, nb::handle b, nb::handle d, const cha
   return resolve_problem(nullptr, request);
 }
 
-std::string_view bytes_of(const GemmProblemData& p) {
-  return {reinterpret_cast<const char*>(&p), sizeof p};
-}
-
 }  // namespace
 
 void bind_problem(nb::module_& module) {
   using P = GemmProblemData;
   const auto none = nb::none();
-  nb::class_<P>(module, "GemmProblem", "What one GEMM call computes, without data.")
-      .def("__init__", &make_problem, nb::arg("m"), nb::arg("n"), nb::arg("k"), nb::kw_only(),
+  nb::class_<P> type(module, "GemmProblem", "What one GEMM call computes, without data.");
+  type.def("__init__", &make_problem, nb::arg("m"), nb::arg("n"), nb::arg("k"), nb::kw_only(),
            nb::arg("dtype") = "fp32", nb::arg("dtype_a") = none, nb::arg("dtype_b") = none,
            nb::arg("dtype_c") = none, nb::arg("dtype_acc") = none, nb::arg("layout") = "rcr",
            nb::arg("lda") = none, nb::arg("ldb") = none, nb::arg("ldc") = none,
@@ -149,15 +129,8 @@ void bind_problem(nb::module_& module) {
       .def_prop_ro(
           "bytes", [](const P& p) { return bytes(p); }, "Of A, B, C and every D.")
       .def("to_dict", &to_dict, nb::sig("def to_dict(self) -> dict[str, object]"))
-      .def("__repr__", [](const P& p) { return "<GemmProblem " + to_string(p) + ">"; })
-      .def("__hash__", [](const P& p) { return std::hash<std::string_view>()(bytes_of(p)); })
-      .def(
-          "__eq__",
-          [](const P& a, nb::handle b) {
-            const P* other = nullptr;
-            return nb::try_cast<const P*>(b, other) && bytes_of(a) == bytes_of(*other);
-          },
-          nb::sig("def __eq__(self, other: object, /) -> bool"));
+      .def("__repr__", [](const P& p) { return "<GemmProblem " + to_string(p) + ">"; });
+  bind_bytewise(type);
 }
 
 }  // namespace ckdisp::python

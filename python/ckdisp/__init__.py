@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import jit, reference
-    from ._core import Candidate, Device, GemmProblem, Kernel, Plan, Stage
+    from ._core import Candidate, Device, GemmProblem, GroupedConvProblem, Kernel, Plan, Stage
     from .code_objects import inspect
     from .codegen.arch import Arch, arch
     from .codegen.errors import (
@@ -45,6 +45,7 @@ _HOMES = {
     "Explanation": "dispatcher",
     "GemmProblem": "_core",
     "GenerateResult": "codegen.generate",
+    "GroupedConvProblem": "_core",
     "InvalidArgument": "codegen.errors",
     "InvalidKey": "codegen.errors",
     "Kernel": "_core",
@@ -83,6 +84,7 @@ __all__ = [
     "Explanation",
     "GemmProblem",
     "GenerateResult",
+    "GroupedConvProblem",
     "InvalidArgument",
     "InvalidKey",
     "Kernel",

@@ -198,6 +198,52 @@ class Plan:
     @property
     def workspace_bytes(self) -> int: ...
 
+class GroupedConvProblem:
+    """What one grouped convolution computes, without data."""
+
+    def __init__(
+        self,
+        direction: str,
+        input_shape: Sequence[int],
+        weight_shape: Sequence[int],
+        *,
+        dtype: str = "fp32",
+        dtype_in: str | None = None,
+        dtype_wei: str | None = None,
+        dtype_out: str | None = None,
+        dtype_acc: str | None = None,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | Sequence[tuple[int, int]] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        k_batch: int = 1,
+    ) -> None:
+        """
+        direction is 'fwd', 'bwd_data' or 'bwd_weight'; shapes are those of PyTorch.
+        """
+
+    @property
+    def family(self) -> str: ...
+    @property
+    def input_shape(self) -> tuple[int, ...]: ...
+    @property
+    def weight_shape(self) -> tuple[int, ...]: ...
+    @property
+    def output_shape(self) -> tuple[int, ...]: ...
+    @property
+    def flops(self) -> float:
+        """
+        2 N K (C / groups) times the output pixels and the taps, those in the padding too.
+        """
+
+    @property
+    def bytes(self) -> float:
+        """Of input, weights and output."""
+
+    def to_dict(self) -> dict[str, object]: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
 class Device:
     """An AMD GPU that HIP shows to this process."""
 
@@ -242,9 +288,11 @@ class Dispatcher:
     def num_threads(self) -> int: ...
     @property
     def arches(self) -> list[str]: ...
-    def select(self, problem: GemmProblem, device: int = -1) -> Kernel: ...
-    def explain(self, problem: GemmProblem, device: int = -1) -> list[Candidate]: ...
-    def plan(self, problem: GemmProblem, device: int = -1) -> Plan: ...
+    def select(self, problem: GemmProblem | GroupedConvProblem, device: int = -1) -> Kernel: ...
+    def explain(
+        self, problem: GemmProblem | GroupedConvProblem, device: int = -1
+    ) -> list[Candidate]: ...
+    def plan(self, problem: GemmProblem | GroupedConvProblem, device: int = -1) -> Plan: ...
     def gemm(
         self,
         a: object,
@@ -255,6 +303,49 @@ class Dispatcher:
         out_dtype: object,
         scale: object,
         clamp: object,
+        k_batch: object,
+        kernel: object,
+        stream: object,
+    ) -> Any: ...
+    def conv_fwd(
+        self,
+        x: object,
+        w: object,
+        stride: object,
+        padding: object,
+        dilation: object,
+        groups: object,
+        out: object,
+        out_dtype: object,
+        kernel: object,
+        stream: object,
+    ) -> Any: ...
+    def conv_bwd_data(
+        self,
+        first: object,
+        second: object,
+        shape: object,
+        stride: object,
+        padding: object,
+        dilation: object,
+        groups: object,
+        out: object,
+        out_dtype: object,
+        k_batch: object,
+        kernel: object,
+        stream: object,
+    ) -> Any: ...
+    def conv_bwd_weight(
+        self,
+        first: object,
+        second: object,
+        shape: object,
+        stride: object,
+        padding: object,
+        dilation: object,
+        groups: object,
+        out: object,
+        out_dtype: object,
         k_batch: object,
         kernel: object,
         stream: object,

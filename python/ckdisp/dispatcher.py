@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from . import _core
-from ._core import Candidate, Device, GemmProblem, Kernel, Plan
+from ._core import Candidate, Device, GemmProblem, GroupedConvProblem, Kernel, Plan
 from .registry import Registry
 
 if TYPE_CHECKING:
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 TensorT = TypeVar("TensorT")
 
-Strategy = (
-    Literal["heuristic", "first"] | Callable[[GemmProblem, list[Kernel]], Iterable[Kernel | str]]
-)
+Problem = GemmProblem | GroupedConvProblem
+Strategy = Literal["heuristic", "first"] | Callable[[Any, list[Kernel]], Iterable[Kernel | str]]
+Ints = int | Sequence[int]
+Padding = int | Sequence[int] | Sequence[tuple[int, int]]
 
 
 class Explanation(list[Candidate]):
@@ -164,16 +165,106 @@ class Dispatcher:
         """The problem that :meth:`gemm` would solve for these tensors."""
         return _core.gemm_problem(self._core, a, b, d, epilogue, out, out_dtype, k_batch)
 
-    def select(self, problem: GemmProblem, *, device: Device | int | None = None) -> Kernel:
+    def conv_fwd(
+        self,
+        x: TensorT,
+        w: Any,
+        *,
+        stride: Ints = 1,
+        padding: Padding = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+        out: Any = None,
+        out_dtype: Any = None,
+        kernel: str | None = None,
+        stream: Any = None,
+    ) -> TensorT:
+        """The grouped convolution of ``x`` with ``w``, as a tensor of the same kind as ``x``.
+
+        Shapes are PyTorch's: ``x`` is (N, C, *spatial), ``w`` is (K, C / groups, *filter), the
+        result (N, K, *out) with ``out = (spatial + left + right - dilation * (filter - 1) - 1) //
+        stride + 1``; one to three spatial dimensions. ``stride`` and ``dilation`` are one number or
+        one for each dimension, ``padding`` too, or a pair (left, right) for each.
+
+        Tensors whose memory is dense in channels-last order are read where they are: PyTorch's
+        ``torch.channels_last``, a NumPy array (N, *spatial, C) seen as (N, C, *spatial). Others
+        are copied once (on a GPU: refused). The result lies in that order too, and is of
+        ``out_dtype``, else the dtype of ``out``, else that of ``x`` (int32 for int8, fp16 for fp8
+        and bf8). ``out``, ``kernel``, ``stream`` and errors are as for :meth:`gemm`.
+        """
+        return cast(
+            TensorT,
+            self._core.conv_fwd(
+                x, w, stride, padding, dilation, groups, out, out_dtype, kernel, stream
+            ),
+        )
+
+    def conv_bwd_data(
+        self,
+        dy: TensorT,
+        w: Any,
+        *,
+        input_shape: Sequence[int],
+        stride: Ints = 1,
+        padding: Padding = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+        out: Any = None,
+        out_dtype: Any = None,
+        kernel: str | None = None,
+        stream: Any = None,
+    ) -> TensorT:
+        """The gradient of the input of :meth:`conv_fwd`, of shape ``input_shape``.
+
+        ``dy`` (N, K, *out) is the gradient of the output; the rest is as for :meth:`conv_fwd`.
+        """
+        return cast(
+            TensorT,
+            self._core.conv_bwd_data(
+                *(dy, w, input_shape, stride, padding, dilation, groups),
+                *(out, out_dtype, 1, kernel, stream),
+            ),
+        )
+
+    def conv_bwd_weight(
+        self,
+        x: TensorT,
+        dy: Any,
+        *,
+        weight_shape: Sequence[int],
+        stride: Ints = 1,
+        padding: Padding = 0,
+        dilation: Ints = 1,
+        groups: int = 1,
+        out: Any = None,
+        out_dtype: Any = None,
+        k_batch: int = 1,
+        kernel: str | None = None,
+        stream: Any = None,
+    ) -> TensorT:
+        """The gradient of the weights of :meth:`conv_fwd`, of shape ``weight_shape``.
+
+        ``dy`` (N, K, *out) is the gradient of the output; ``k_batch`` is the number of parts that
+        the sums over all pixels are split into. The rest is as for :meth:`conv_fwd`.
+        """
+        return cast(
+            TensorT,
+            self._core.conv_bwd_weight(
+                *(x, dy, weight_shape, stride, padding, dilation, groups),
+                *(out, out_dtype, k_batch, kernel, stream),
+            ),
+        )
+
+    def select(self, problem: Problem, *, device: Device | int | None = None) -> Kernel:
         """The kernel for ``problem`` on ``device``, or the CPU; errors as for :meth:`gemm`."""
         return self._core.select(problem, _index(device))
 
-    def explain(self, problem: GemmProblem, *, device: Device | int | None = None) -> Explanation:
+    def explain(self, problem: Problem, *, device: Device | int | None = None) -> Explanation:
         """Every kernel of the op, with its rank, or the reason why it cannot serve ``problem``."""
         return Explanation(self._core.explain(problem, _index(device)))
 
-    def plan(self, problem: GemmProblem, *, device: Device | int | None = None) -> Plan:
-        """The steps that :meth:`gemm` would take for ``problem``, and their scratch memory."""
+    def plan(self, problem: Problem, *, device: Device | int | None = None) -> Plan:
+        """The steps that a call would take for ``problem``, and their scratch memory."""
         return self._core.plan(problem, _index(device))
 
     def __repr__(self) -> str:
