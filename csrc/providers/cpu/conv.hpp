@@ -5,6 +5,7 @@
 #include "conv/direct.hpp"
 #include "conv/implicit.hpp"
 #include "conv/support.hpp"
+#include "conv/windowed.hpp"
 
 namespace ckdisp::cpu {
 namespace {
@@ -18,7 +19,10 @@ template <class Kernel>
 struct Conv {
   static constexpr bool direct = Kernel::key.pipeline == Pipeline::direct;
   static_assert(direct || Kernel::key.pipeline == Pipeline::packed);
-  using Pipe = std::conditional_t<direct, ConvDirect<Kernel>, ConvImplicit<Kernel>>;
+  static constexpr bool windowed = Kernel::key.family != Family::conv_bwd_weight &&
+                                   Kernel::key.specialization == ConvSpecialization::default_;
+  using Packed = std::conditional_t<windowed, ConvWindowed<Kernel>, ConvImplicit<Kernel>>;
+  using Pipe = std::conditional_t<direct, ConvDirect<Kernel>, Packed>;
 
   static const ConvProblemData& problem_of(const void* problem) {
     return *static_cast<const ConvProblemData*>(problem);

@@ -6,11 +6,49 @@
 namespace ckdisp::cpu {
 namespace {
 
+// Sizes of register tiles: heights and widths are those of the key halved, rounding up, so that an
+// edge wastes at most half of its work.
+template <class T>
+struct TileSizes {
+  // Tiles::tile<Rows, Vectors> for the smallest tile that covers rows x vectors.
+  template <class Tiles>
+  static CKDISP_CPU_INLINE auto choose(Index rows, Index vectors) {
+    return by_rows<Tiles, T::mr>(rows, vectors);
+  }
+
+  // Rows that the chosen tile computes for `rows` existing ones.
+  static constexpr Index computed_rows(Index rows) {
+    Index covered = T::mr;
+    while (covered > 1 && rows <= (covered + 1) / 2) covered = (covered + 1) / 2;
+    return covered;
+  }
+
+ private:
+  template <class Tiles, int Rows>
+  static CKDISP_CPU_INLINE auto by_rows(Index rows, Index vectors) {
+    if constexpr (Rows > 1) {
+      if (rows <= (Rows + 1) / 2) return by_rows<Tiles, (Rows + 1) / 2>(rows, vectors);
+    }
+    return by_vectors<Tiles, Rows, T::nv>(vectors);
+  }
+
+  template <class Tiles, int Rows, int Vectors>
+  static CKDISP_CPU_INLINE auto by_vectors(Index vectors) {
+    if constexpr (Vectors > 1) {
+      if (vectors <= (Vectors + 1) / 2) {
+        return by_vectors<Tiles, Rows, (Vectors + 1) / 2>(vectors);
+      }
+    }
+    return &Tiles::template tile<Rows, Vectors>;
+  }
+};
+
 template <class Kernel>
 struct Micro {
   using T = Traits<Kernel>;
   using AccV = typename T::AccV;
   using U = typename T::U;
+  using Sizes = TileSizes<T>;
 
   // Bytes of a panel of B to fetch ahead of their use: B comes from the second-level cache.
   static constexpr int ahead = 2048;
@@ -56,21 +94,10 @@ struct Micro {
     });
   }
 
-  using Function = void (*)(const std::uint32_t*, const std::uint32_t*, Index, typename T::Acc*,
-                            Index, bool) noexcept;
-
-  // The smallest tile that covers rows x vectors: heights and widths are halved, rounding up, so
-  // that an edge wastes at most half of its work.
-  static CKDISP_CPU_INLINE Function choose(Index rows, Index vectors) {
-    return by_rows<T::mr>(rows, vectors);
+  static CKDISP_CPU_INLINE auto choose(Index rows, Index vectors) {
+    return Sizes::template choose<Micro>(rows, vectors);
   }
-
-  // Rows that choose() computes for `rows` existing ones.
-  static constexpr Index computed_rows(Index rows) {
-    Index covered = T::mr;
-    while (covered > 1 && rows <= (covered + 1) / 2) covered = (covered + 1) / 2;
-    return covered;
-  }
+  static constexpr Index computed_rows(Index rows) { return Sizes::computed_rows(rows); }
 
   // One add of two accumulator vectors; integers wrap around.
   static CKDISP_CPU_INLINE AccV add(AccV x, AccV y) {
@@ -79,23 +106,6 @@ struct Micro {
     } else {
       return x + y;
     }
-  }
-
- private:
-  template <int Rows>
-  static CKDISP_CPU_INLINE Function by_rows(Index rows, Index vectors) {
-    if constexpr (Rows > 1) {
-      if (rows <= (Rows + 1) / 2) return by_rows<(Rows + 1) / 2>(rows, vectors);
-    }
-    return by_vectors<Rows, T::nv>(vectors);
-  }
-
-  template <int Rows, int Vectors>
-  static CKDISP_CPU_INLINE Function by_vectors(Index vectors) {
-    if constexpr (Vectors > 1) {
-      if (vectors <= (Vectors + 1) / 2) return by_vectors<Rows, (Vectors + 1) / 2>(vectors);
-    }
-    return &tile<Rows, Vectors>;
   }
 };
 

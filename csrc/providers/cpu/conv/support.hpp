@@ -15,8 +15,8 @@ struct ConvSupport {
   static constexpr const char* dimensions[kMaxSpatial] = {"depth", "height", "width"};
 
   static bool supports(const ConvProblemData& p, Refusal* refusal) {
-    return operation(p, refusal) && types(p, refusal) && sizes(p, refusal) &&
-           tensors(p, refusal) && special(p, refusal);
+    return operation(p, refusal) && types(p, refusal) && sizes(p, refusal) && tensors(p, refusal) &&
+           special(p, refusal);
   }
 
  private:
@@ -105,8 +105,9 @@ struct ConvSupport {
         elements *= static_cast<double>(most(row.spatial[i], 1));
       }
       if (elements >= static_cast<double>(Index{1} << 58)) {
-        return refuse(refusal, Reason::shape, "the %s has %.3g elements, it must have fewer than %g",
-                      row.name, elements, static_cast<double>(Index{1} << 58));
+        return refuse(refusal, Reason::shape,
+                      "the %s has %.3g elements, it must have fewer than %g", row.name, elements,
+                      static_cast<double>(Index{1} << 58));
       }
     }
     return true;
