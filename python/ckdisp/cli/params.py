@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     _ParamType = click.ParamType  # not subscriptable before click 8.4
 
-_SHAPE = re.compile(r"(\d+)[x,](\d+)[x,](\d+)", re.ASCII)
+_SIZES = re.compile(r"\d+([x,]\d+)*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -38,25 +38,26 @@ class Shape:
         return 2.0 * self.m * self.n * self.k
 
 
-class ShapeType(_ParamType):
-    """``MxNxK`` or ``M,N,K``."""
+class SizesType(_ParamType):
+    """Sizes such as ``16x4096x4096``, or with commas between."""
 
-    name = "MxNxK"
+    def __init__(self, name: str, example: str) -> None:
+        self.name = name
+        self.example = example
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Shape:
-        if isinstance(value, Shape):
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
             return value
-        match = _SHAPE.fullmatch(value.strip().lower())
-        if match is None:
+        text = value.strip().lower()
+        if _SIZES.fullmatch(text) is None:
             self.fail(
-                f"cannot read {value!r}; write M, N and K as non-negative integers, "
-                "e.g. 16x4096x4096",
+                f"cannot read {value!r}; write sizes as non-negative integers, {self.example}",
                 param,
                 ctx,
             )
-        return Shape(*(int(g) for g in match.groups()))
+        return tuple(int(part) for part in re.split("[x,]", text))
 
 
 class FolderType(_ParamType):
