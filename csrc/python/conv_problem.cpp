@@ -103,11 +103,11 @@ void bind_conv_problem(nb::module_& module) {
   const auto none = nb::none();
   nb::class_<Problem> type(module, "GroupedConvProblem",
                            "What one grouped convolution computes, without data.");
-  type.def("__init__", &make_problem, nb::arg("direction"), nb::arg("input_shape"),
-           nb::arg("weight_shape"), nb::kw_only(), nb::arg("dtype") = "fp32",
+  type.def("__init__", &make_problem, nb::arg("direction"), nb::arg("input_shape").none(),
+           nb::arg("weight_shape").none(), nb::kw_only(), nb::arg("dtype") = "fp32",
            nb::arg("dtype_in") = none, nb::arg("dtype_wei") = none, nb::arg("dtype_out") = none,
-           nb::arg("dtype_acc") = none, nb::arg("stride") = 1, nb::arg("padding") = 0,
-           nb::arg("dilation") = 1, nb::arg("groups") = 1, nb::arg("k_batch") = 1,
+           nb::arg("dtype_acc") = none, nb::arg("stride").none() = 1, nb::arg("padding").none() = 0,
+           nb::arg("dilation").none() = 1, nb::arg("groups").none() = 1, nb::arg("k_batch") = 1,
            nb::sig("def __init__(self, direction: str, input_shape: Sequence[int], "
                    "weight_shape: Sequence[int], *, dtype: str = 'fp32', "
                    "dtype_in: str | None = None, dtype_wei: str | None = None, "
