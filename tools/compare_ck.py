@@ -1,4 +1,4 @@
-"""Compare the device code of kernels with that of CK's own GEMM examples at the same parameters.
+"""Compare the device code of kernels with that of CK's own examples at the same parameters.
 
 Takes kernel names, or compiles a few kernels of each arch. The exit status is 1 if a kernel has
 other registers, LDS or matrix instructions than CK's, or more than 1 % other instructions.
@@ -51,6 +51,21 @@ def samples() -> Iterator[KernelKey]:
     yield make_key(standard, arch="gfx1201", **_RDNA, pipeline="compv4", dtype="fp8")
 
 
+def convolutions() -> Iterator[KernelKey]:
+    """A kernel of each direction and arch."""
+    for name in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"):
+        tile = _RDNA if name.startswith("gfx1") else _CDNA
+        for direction in ("fwd", "bwd_data", "bwd_weight"):
+            yield make_key(
+                f"conv.{direction}",
+                arch=name,
+                **tile,
+                pipeline="compv3",
+                vector=(8, 8, 8),
+                split_k=direction == "bwd_weight",
+            )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kernels", nargs="*", help="names of kernels")
@@ -60,7 +75,7 @@ def main() -> int:
     # small influence on the compiler.
     split = [(key, replace(key, split_k=True)) for key in samples()]
     keys = [parse_name(name) for name in options.kernels]
-    keys = keys or [key if other.check() else other for key, other in split]
+    keys = keys or [key if other.check() else other for key, other in split] + [*convolutions()]
     if options.archs:
         keys = [key for key in keys if key.arch in options.archs.split(",")]
     different = 0

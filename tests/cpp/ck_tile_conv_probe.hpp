@@ -114,8 +114,8 @@ struct ConvProbe {
   }
 
   // What one launch does; empty, or what is wrong with it.
-  static std::string emulate(const CkArgs& args, const Variant& variant, Tensors& t,
-                             std::vector<double>& result) {
+  static std::string emulate(const CkArgs& args, const Variant& variant, const ConvPart& part,
+                             Tensors& t, std::vector<double>& result) {
     const dim3 grid = Arguments::Ck::GridSize(args);
     const auto blocks = [](const Places& c) {
       return static_cast<index_t>(ceil_div(c.rows, key.tile[0]) * ceil_div(c.columns, key.tile[1]));
@@ -134,8 +134,8 @@ struct ConvProbe {
                     false};
         if constexpr (Loop::is_fwd) {
           const std::int64_t n = std::int64_t{args.n_per_split} * z;
-          layer.a += n * args.input_batch_stride;
-          layer.c += n * args.output_batch_stride;
+          layer.a += part.in + n * args.input_batch_stride;
+          layer.c += part.out + n * args.output_batch_stride;
           const Places a(args.a_grid_desc_m_k), b(args.b_grid_desc_n_k), c(args.c_grid_desc_m_n);
           if (a.rows != args.GemmM || b.rows != args.GemmN || a.columns != args.GemmK ||
               a.columns != b.columns || a.rows != c.rows || b.rows != c.columns) {
@@ -195,14 +195,21 @@ struct ConvProbe {
     // What is not zeroed must be written.
     std::vector<double> result(expected.size(), Launcher<Key>::needs_prepare(p) ? 0 : 1e30);
     std::string wrong;
-    // Layers of several images, where there can be: CK's own bound needs large tensors.
-    std::int64_t images = Support<Key>::images_at_once(p);
-    if (!Loop::is_bwd_weight && images % 2 == 0 && random() % 2 == 0) images /= 2;
-    ConvLaunches<Key>::each(Arguments::make(p, images, ConvArgs{}),
-                            [&](const CkArgs& args, const Variant& variant) {
-                              wrong = emulate(args, variant, t, result);
-                              return wrong.empty();
-                            });
+    const auto compute = [&](const ConvPart& part) {
+      return ConvLaunches<Key>::each(Arguments::make(part.problem, part.images, ConvArgs{}),
+                                     [&](const CkArgs& args, const Variant& variant) {
+                                       wrong = emulate(args, variant, part, t, result);
+                                       return wrong.empty();
+                                     });
+    };
+    // Parts as large tensors have them.
+    const bool some = random() % 2 == 0;
+    if (Reach<Key>::has_parts(p) && some) {
+      Reach<Key>::each_rows(p, 1 + static_cast<std::int64_t>(random() % 3), compute);
+    } else {
+      const bool halves = !Loop::is_bwd_weight && p.n % 2 == 0 && some;
+      compute(ConvPart{p, halves ? p.n / 2 : p.n, 0, 0});
+    }
     if (!wrong.empty()) return wrong;
     each_product(p, [&](std::int64_t in, std::int64_t wei, std::int64_t out) {
       const auto i = static_cast<std::size_t>(in), w = static_cast<std::size_t>(wei),

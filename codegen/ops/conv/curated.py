@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...arch import arch
+from .. import facts
 from ..gemm.curated import curated as gemm_curated
 from .key import Triple
 
@@ -60,6 +62,27 @@ def _cpu_rows(level: str, family: str, a: str, b: str) -> Iterator[Curated]:
         yield Curated(tile, (1, 1, 1), tile, "direct", "default")
 
 
+def _vectors(name: str, family: str, a: str, b: str, row: dict[str, Any]) -> list[int]:
+    """The widest vectors but for those of A, which suit channels that are multiples of 4.
+
+    Where a direction transposes A or B, the vector must be that of CK's transposition.
+    """
+    m, n, k = row["tile"]
+    lanes = math.prod(row["wave"]) * arch(name).wave_size
+    result = "fp32" if row.get("two_stage") else facts.default_output(a)
+    size_a, size_b, size_c = (facts.ELEMENT_BYTES[t] for t in (a, b, result))
+
+    def own(outer: int, size: int) -> int:
+        outer_and_lane = math.gcd(outer, outer * k // lanes)
+        return next((w // size for w in (16, 8) if outer_and_lane % (w // size) == 0), 1)
+
+    return [
+        own(m, size_a) if family == "conv.bwd_weight" else min(4, 16 // size_a),
+        own(n, size_b) if family != "conv.fwd" else min(8, 16 // size_b),
+        16 // size_c,
+    ]
+
+
 def _gpu_rows(name: str, family: str, a: str, b: str) -> Iterator[Curated]:
     types = a if a == b else f"{a}_{b}"
     for group in _document("curated_gpu.json")["groups"]:
@@ -75,7 +98,7 @@ def _gpu_rows(name: str, family: str, a: str, b: str) -> Iterator[Curated]:
                 row["pipeline"],
                 row.get("scheduler", "intrawave"),
                 row.get("specialization", _GENERAL),
-                _triple(row.get("vector", [4, 8, 8])),
+                _triple(row.get("vector") or _vectors(name, family, a, b, row)),
                 row.get("two_stage", False),
                 row.get("num_wave_groups", 1),
                 row.get("groups_to_merge", 1),

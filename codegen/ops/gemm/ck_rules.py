@@ -12,15 +12,12 @@ import numpy as np
 
 from ...arch import arch
 from ...columns import Array, Columns
-from ...enums import DTYPE, ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT
+from ...enums import ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT
 from ...rules import Rule
-from .. import facts
+from .. import facts, spread
 from ..kinds import kind_rule
 from .key import GemmKey
 
-_VECTOR_BYTES = 16
-# Bytes that a lane gets when it reads LDS with a transposing instruction.
-_TRANSPOSED_BYTES = 8
 _PERSISTENT = ("mem", "compv3", "compv4", "preshufflev2")
 # Pipelines that pick the matrix instruction by the types of both A and B.
 _MIXED = ("compv4", "compv5", "compv6", "compasync")
@@ -29,46 +26,6 @@ _PRESHUFFLE = FAMILY.code("gemm.preshuffle")
 _CSHUFFLE = EPILOGUE.code("cshuffle")
 
 _gpu_rule = functools.partial(kind_rule, True)
-
-
-def _int(c: Columns, name: str) -> Array:
-    return c[name].astype(np.int64)
-
-
-def _ratio(a: Array, b: Array) -> Array:
-    """``a // b`` for positive numbers; 0 where ``b`` is 0."""
-    return np.asarray(np.where(b > 0, a // np.maximum(b, 1), 0))
-
-
-def _divides(a: Array, b: Array) -> Array:
-    """Whether ``b`` is a positive multiple of ``a``."""
-    return np.asarray((a > 0) & (b > 0) & (b % np.maximum(a, 1) == 0))
-
-
-def _load_vector(contiguous: Array, per_lane: Array, size: Array) -> Array:
-    """How many values CK loads at once: 16 bytes, else 8, else one value."""
-    found = np.ones(np.broadcast(contiguous, per_lane, size).shape, np.int64)
-    for width in (_VECTOR_BYTES // 2, _VECTOR_BYTES):
-        values = width // size
-        found = np.where(_divides(values, contiguous) & _divides(values, per_lane), values, found)
-    return found
-
-
-def _spread(contiguous: Array, rows: Array, vector: Array, waves: Array, lanes: Array) -> Array:
-    """Whether ``waves`` of ``lanes`` cover ``rows`` of ``contiguous`` values in whole passes.
-
-    A lane holds ``vector`` values of one row, or fewer if there are more lanes than vectors. The
-    lanes of a wave take whole rows.
-    """
-    per_lane = _ratio(contiguous * rows, waves * lanes)
-    held = np.minimum(vector, per_lane)
-    in_row = _ratio(contiguous, held)
-    pass_rows = _ratio(lanes, in_row) * waves
-    return _divides(in_row, lanes) & _divides(held, contiguous) & _divides(pass_rows, rows)
-
-
-def _waves(c: Columns) -> Array:
-    return _int(c, "wave_m") * _int(c, "wave_n") * _int(c, "wave_k")
 
 
 def _row_major(c: Columns, side: str) -> Array:
@@ -83,23 +40,23 @@ def _along_k(c: Columns, side: str) -> Array:
 
 
 def _extent(c: Columns, side: str) -> Array:
-    return _int(c, "tile_m" if side == "a" else "tile_n")
+    return spread.int64(c, "tile_m" if side == "a" else "tile_n")
 
 
 def _load(side: str, c: Columns) -> Array:
-    outer, k = _extent(c, side), _int(c, "tile_k")
+    outer, k = _extent(c, side), spread.int64(c, "tile_k")
     along_k = _along_k(c, side)
     contiguous, rows = np.where(along_k, k, outer), np.where(along_k, outer, k)
     size = facts.element_bytes(c[f"dtype_{side}"])
-    waves, lanes = _waves(c), facts.lanes(c)
-    vector = _load_vector(contiguous, _ratio(outer * k, waves * lanes), size)
+    waves, lanes = spread.waves(c), facts.lanes(c)
+    vector = spread.load_vector(contiguous, spread.ratio(outer * k, waves * lanes), size)
     # Each of two wave groups loads tiles of its own.
     loading = np.where(facts.has_pipeline(c, "compv5"), waves // 2, waves)
-    spread = _spread(contiguous, rows, vector, loading, lanes)
+    covers = spread.covers(contiguous, rows, vector, loading, lanes)
     # Loads that go to LDS directly are as wide as one register or four.
     width = vector * size
-    direct = ~facts.has_pipeline(c, "compasync") | (width == _VECTOR_BYTES) | (width == 4)
-    return np.asarray((c["family"] == _PRESHUFFLE) | (spread & direct))
+    direct = ~facts.has_pipeline(c, "compasync") | (width == spread.VECTOR_BYTES) | (width == 4)
+    return np.asarray((c["family"] == _PRESHUFFLE) | (covers & direct))
 
 
 def _load_reason(side: str, k: GemmKey) -> str:
@@ -126,22 +83,17 @@ def _swizzle(c: Columns) -> Array:
 
 def _transposed(c: Columns) -> Array:
     """LDS reads of gfx950 that transpose: A stored by columns, B stored by rows."""
-    values = _TRANSPOSED_BYTES // facts.element_bytes(c["dtype_a"])
-    reads = _ratio(_int(c, "warp_n") * _int(c, "warp_k"), values * facts.lanes(c))
-    exact = reads * values * facts.lanes(c) == _int(c, "warp_n") * _int(c, "warp_k")
-    half = facts.one_of(DTYPE, ("fp16", "bf16"), c["dtype_a"])
-    byte = facts.one_of(DTYPE, ("fp8", "bf8", "int8"), c["dtype_a"])
-    known = (reads == 1) & (half | byte) | (reads == 2) & half | (reads == 4) & byte
     plain = c["layout"] == LAYOUT.code("rcr")
-    return np.asarray(~facts.in_family(c, ("cdna4",)) | plain | (exact & known))
+    known = spread.reads_transposed(c, c["dtype_a"])
+    return np.asarray(~facts.in_family(c, ("cdna4",)) | plain | known)
 
 
 def _cshuffle_rows(c: Columns) -> Array:
-    per_lane = _ratio(_int(c, "warp_m") * _int(c, "warp_n"), facts.lanes(c))
-    repeats = _ratio(_int(c, "tile_m"), _int(c, "warp_m") * _int(c, "wave_m"))
+    repeats = spread.repeats_m(c)
     power_of_two = repeats & (repeats - 1) == 0
     # A lane stores at most 16 values at once, which such a warp tile has by itself.
-    return np.asarray((c["epilogue"] != _CSHUFFLE) | (per_lane >= 16) | power_of_two)
+    wide = spread.held_by_warp(c) >= 16
+    return np.asarray((c["epilogue"] != _CSHUFFLE) | wide | power_of_two)
 
 
 def _cshuffle_rows_reason(k: GemmKey) -> str:

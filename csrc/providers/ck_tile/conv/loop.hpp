@@ -57,6 +57,7 @@ struct MainLoop<Key> : BlockTile<Key> {
   static_assert(is_bwd_weight || !key.split_k, "only conv.bwd_weight splits its sums");
   static_assert(is_bwd_weight || !key.two_stage, "only conv.bwd_weight has two stages");
   static_assert(!is_bwd_data || key.groups_to_merge == 1, "conv.bwd_data does not merge groups");
+  static_assert(is_fwd || !key.split_image, "only conv.fwd splits images");
   static_assert(!key.explicit_gemm, "these CK Tile headers have no explicit GEMM");
   static_assert(key.num_wave_groups == 1 || key.wave[0] * key.wave[1] == 1,
                 "compv5 takes 1x1x2 waves");

@@ -29,23 +29,8 @@ struct Launcher<Key> {
     if (!pointers_fit(used, refusal)) return false;
     const hip::Api* const api = usable(launch, refusal);
     if (api == nullptr) return false;
-    const std::int64_t images = Support<Key>::images_at_once(p);
-    if (images == 0) {
-      return refuse(refusal, Reason::shape, "the tensors are larger than the kernel's offsets");
-    }
-    return ConvLaunches<Key>::each(
-        Arguments::make(p, images, used), [&](const auto& args, const Variant& variant) {
-          const std::size_t index = Variants<Key>::find(variant);
-          if (index == Variants<Key>::count) {
-            return refuse(refusal, Reason::failed, "no variant of the kernel has the loop tail");
-          }
-          void* const function = Functions<Key>::of_variant(*api, index, launch.device, refusal);
-          if (function == nullptr) return false;
-          const dim3 grid = Arguments::Ck::GridSize(args);
-          typename Kernel<Key>::Args passed{args};
-          return start(*api, function, {grid.x, grid.y, grid.z}, Kernel<Key>::block_size, passed,
-                       launch.stream, refusal);
-        });
+    return Reach<Key>::each_part(
+        p, [&](const ConvPart& part) { return run_part(*api, part, used, launch, refusal); });
   }
 
   // Parts of a sum add to the weights. Of a data gradient, pixels that no tap reaches stay as they
@@ -95,6 +80,28 @@ struct Launcher<Key> {
   }
 
  private:
+  static bool run_part(const hip::Api& api, const ConvPart& part, ConvArgs data,
+                       const Launch& launch, Refusal* refusal) {
+    if constexpr (key.split_image) {
+      data.in = static_cast<const typename Loop::In*>(data.in) + part.in;
+      data.result = static_cast<C*>(data.result) + part.out;
+    }
+    return ConvLaunches<Key>::each(
+        Arguments::make(part.problem, part.images, data),
+        [&](const auto& args, const Variant& variant) {
+          const std::size_t index = Variants<Key>::find(variant);
+          if (index == Variants<Key>::count) {
+            return refuse(refusal, Reason::failed, "no variant of the kernel has the loop tail");
+          }
+          void* const function = Functions<Key>::of_variant(api, index, launch.device, refusal);
+          if (function == nullptr) return false;
+          const dim3 grid = Arguments::Ck::GridSize(args);
+          typename Kernel<Key>::Args passed{args};
+          return start(api, function, {grid.x, grid.y, grid.z}, Kernel<Key>::block_size, passed,
+                       launch.stream, refusal);
+        });
+  }
+
   static inline constinit void* convert_functions[kMaxDevices] = {};
 
   static bool pointers_fit(const ConvArgs& data, Refusal* refusal) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "../../../signature.hpp"
-#include "arguments.hpp"
+#include "reach.hpp"
 
 namespace ckdisp::tile {
 
@@ -11,10 +11,7 @@ template <ConvUnit Key>
 struct Support<Key> {
   static constexpr const ConvKey& key = Key::key;
   using Loop = MainLoop<Key>;
-  using C = typename EpilogueOf<Key, false>::C;
-  static constexpr std::int64_t tile_m = key.tile[0], tile_n = key.tile[1], tile_k = key.tile[2];
-  // CK's indices and byte offsets are of 32 bits.
-  static constexpr std::int64_t largest = 0x7fffffff;
+  static constexpr std::int64_t largest = kLargest;
 
   static bool supports(const ConvProblemData& p, Refusal* refusal) {
     if (!has_types_of(key, p, refusal) || !has_operation_of(key, p, refusal) ||
@@ -23,23 +20,9 @@ struct Support<Key> {
       return false;
     }
     if (p.n == 0) return !Loop::is_bwd_weight || no_images(refusal);
-    const std::int64_t images = images_at_once(p);
-    return reachable(p, images, refusal) && ck_accepts(p, images, refusal);
-  }
-
-  // The most images that a layer of the grid can work on: all, or a divisor of their number so
-  // that offsets into their tensors fit 32 bits. 0 if there is none.
-  static std::int64_t images_at_once(const ConvProblemData& p) {
-    if (within_reach(p, p.n)) return p.n;
-    if (Loop::is_bwd_weight) return 0;
-    std::int64_t best = 0;
-    for (std::int64_t d = 1; d * d <= p.n; ++d) {
-      if (p.n % d != 0) continue;
-      for (const std::int64_t images : {d, p.n / d}) {
-        if (images > best && within_reach(p, images)) best = images;
-      }
-    }
-    return best;
+    return reachable(p, refusal) && Reach<Key>::each_part(p, [&](const ConvPart& part) {
+             return ck_accepts(part.problem, part.images, refusal);
+           });
   }
 
  private:
@@ -170,53 +153,9 @@ struct Support<Key> {
     return true;
   }
 
-  // Whether offsets into `images` of the problem fit 32 bits. What is stored is asked for more:
-  // CK shifts stores outside of C, such as those of a tile's overhang, by 2 GiB.
-  static bool within_reach(const ConvProblemData& p, std::int64_t images) {
-    const ConvSizes s(p);
-    const double in = static_cast<double>(s.in_image), out = static_cast<double>(s.out_image),
-                 wei = static_cast<double>(s.wei) / static_cast<double>(p.g),
-                 count = static_cast<double>(images);
-    constexpr double size_in = sizeof(typename Loop::In), size_wei = sizeof(typename Loop::Wei),
-                     size_out = sizeof(typename Loop::Out), size_c = sizeof(C),
-                     merged = key.groups_to_merge;
-    double stored = 0;
-    if constexpr (Loop::is_bwd_weight) {
-      stored = wei / static_cast<double>(p.k) *
-               static_cast<double>(round_up(p.k * key.groups_to_merge, tile_m) + tile_m);
-    } else if constexpr (Loop::is_fwd) {
-      stored = (count + overhang(s.out_pixels)) * out;
-    } else {
-      double rows = 1, padded = 1;
-      for (int i = 0; i < kMaxSpatial; ++i) {
-        rows *= static_cast<double>(std::max<std::int64_t>(1, p.in[i] / p.stride[i]));
-        padded *= static_cast<double>(p.in[i] + p.left_pad[i] + p.right_pad[i]) /
-                  static_cast<double>(p.in[i]);
-      }
-      stored = (count + overhang(rows)) * in * padded;
-    }
-    constexpr double most = largest;
-    return count * in * size_in <= most && wei * merged * size_wei <= most &&
-           count * out * size_out <= most &&
-           stored * size_c + static_cast<double>(tile_n) * size_c <= most;
-  }
-
-  // Images that the rows of a last tile may reach behind the last one.
-  static double overhang(double rows_of_image) {
-    const double images = static_cast<double>(tile_m) / rows_of_image;
-    return images < 1 ? 1 : images + 1;
-  }
-
-  static bool reachable(const ConvProblemData& p, std::int64_t images, Refusal* refusal) {
-    if (images == 0) {
-      const ConvSizes s(p);
-      return refuse(refusal, Reason::shape,
-                    "%s of %lld input and %lld output elements and weights of %lld elements in a "
-                    "group are more than the 2 GiB that the kernel's offsets reach",
-                    Loop::is_bwd_weight ? "images" : "an image",
-                    number((Loop::is_bwd_weight ? p.n : 1) * s.in_image),
-                    number((Loop::is_bwd_weight ? p.n : 1) * s.out_image), number(s.wei / p.g));
-    }
+  static bool reachable(const ConvProblemData& p, Refusal* refusal) {
+    const std::int64_t images = Reach<Key>::images(p);
+    if (images == 0) return Reach<Key>::rows(p) > 0 || too_large(p, refusal);
     constexpr std::int64_t layers = 65535;  // blocks in the grid's third dimension
     if (p.n / images > layers) {
       return refuse(refusal, Reason::shape,
@@ -225,6 +164,16 @@ struct Support<Key> {
                     number(p.n), number(images), number(layers));
     }
     return true;
+  }
+
+  static bool too_large(const ConvProblemData& p, Refusal* refusal) {
+    const ConvSizes s(p);
+    const std::int64_t images = Loop::is_bwd_weight ? p.n : 1;
+    return refuse(refusal, Reason::shape,
+                  "%s of %lld input and %lld output elements and weights of %lld elements in a "
+                  "group are more than the 2 GiB that the kernel's offsets reach",
+                  Loop::is_bwd_weight ? "images" : "an image", number(images * s.in_image),
+                  number(images * s.out_image), number(s.wei / p.g));
   }
 
   static bool ck_accepts(const ConvProblemData& p, std::int64_t images, Refusal* refusal) {
