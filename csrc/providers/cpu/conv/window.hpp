@@ -114,16 +114,7 @@ struct Box {
 // How windows are laid out.
 struct WindowLayout {
   Index channels;      // of a pixel
-  Index units;         // of a pixel
-  Index line[kSides];  // units between positions of each side
-
-  void set(const Sides& sides, const Index (&count)[kSides], Index pixel_units) {
-    Index next = pixel_units;
-    for (int i = kDims; i >= 0; --i) {
-      line[i] = next;
-      next *= sides.side[i].window(count[i]);
-    }
-  }
+  Index line[kSides];  // units between positions of each side; the last: of a pixel
 };
 
 // Fills the window of a box from the channels at `source`. Writes up to a vector behind the window.

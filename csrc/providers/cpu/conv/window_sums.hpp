@@ -4,24 +4,17 @@
 
 #include "../cost.hpp"
 #include "core.hpp"
-#include "window.hpp"
+#include "window_cut.hpp"
 #include "window_tiles.hpp"
 
 namespace ckdisp::cpu {
 namespace {
 
-// How the sum over taps and channels is cut. A run is what lies side by side in a window: the
-// channels of a pixel, or of all taps along its line. A block is several runs, or a piece of one.
+// How the sum over taps and channels is cut into blocks: of several runs, or of a piece of each.
 struct SumPlan {
-  bool merged;
-  Index channels;       // of a pixel
-  Index pixel;          // units of a pixel
-  Index run, runs;      // units of a run; runs
   Index piece, pieces;  // units of a piece; pieces of a run
   Index runs_of_block, run_blocks;
   Index blocks;
-
-  Index units() const { return run * runs; }
 };
 
 template <class Kernel>
@@ -54,11 +47,10 @@ struct WindowSums {
   // How one class is computed.
   struct Plan {
     Sides sides;
+    WindowRuns runs;
     SumPlan sum;
-    WindowLayout window;
-    Index channels;     // columns of C
-    Index box[kSides];  // rows of a box
-    Index boxes[kSides];
+    Boxes boxes;
+    Index channels;       // columns of C
     Index panels, group;  // of B: all, and those that a thread takes at a time
     Index splits;         // parts of the panels that different threads take
     Index parts;          // of one group of the convolution: boxes and splits
@@ -74,7 +66,8 @@ struct WindowSums {
     const Side(&side)[kSides] = plan.sides.side;
     plan.channels = forward ? p.k : p.c;
     plan.panels = ceil_div(plan.channels, T::nr);
-    plan.sum = sum_plan(plan.sides, g.channels);
+    plan.runs = WindowRuns(plan.sides, g.channels, T::kr, 2 * T::lanes, depth);
+    plan.sum = sum_plan(plan.sides, plan.runs);
     const SumPlan& sum = plan.sum;
     plan.group =
         most(1, least(plan.panels, depth * group_n / most(1, sum.piece * sum.runs_of_block)));
@@ -82,61 +75,28 @@ struct WindowSums {
     double rows = static_cast<double>(p.g);
     for (const Side& s : side) rows *= static_cast<double>(s.rows);
     const double work = rows * static_cast<double>(plan.channels) *
-                        static_cast<double>(most(sum.units(), 1)) / (1 << 18);
+                        static_cast<double>(most(plan.runs.size(), 1)) / (1 << 18);
     plan.threads = work < threads ? static_cast<int>(most(1, static_cast<Index>(work))) : threads;
-    // Boxes: whole lines first, as many as a window may hold and as leave some for every thread.
-    const double share = rows / (plan.threads * parts_per_thread);
-    const Index most_rows =
-        plan.threads == 1 ? 1024
-                          : most(T::mr, static_cast<Index>(least(1024, static_cast<Index>(share))));
-    Index others = 1, box_rows = 1;
-    for (int i = kDims; i >= 0; --i) plan.box[i] = 1;
-    for (int i = kDims; i >= 0; --i) {
-      Index count = side[i].rows;
-      const auto fits = [&](Index n) {
-        const Index pixels = side[i].window(n) * others;
-        return pixels * least(sum.pixel, sum.piece) <= slice_limit &&
-               pixels * sum.pixel <= window_limit && n * box_rows <= most_rows;
-      };
-      if (!fits(count)) {
-        Index low = 1;  // always taken
-        while (low < count) {
-          const Index middle = (low + count + 1) / 2;
-          if (fits(middle)) {
-            low = middle;
-          } else {
-            count = middle - 1;
-          }
-        }
-        count = low;
-        count = ceil_div(side[i].rows, ceil_div(side[i].rows, count));
-        if (i == kDims && count > T::mr) count = round_up(count, T::mr);
-      }
-      plan.box[i] = most(1, count);
-      box_rows *= plan.box[i];
-      others *= side[i].window(plan.box[i]);
-      if (plan.box[i] < side[i].rows) break;
+    // Some boxes for every thread.
+    BoxLimits limits{1024, window_limit, slice_limit, T::mr};
+    if (plan.threads > 1) {
+      const double share = rows / (plan.threads * parts_per_thread);
+      if (share < 1024) limits.rows = most(T::mr, static_cast<Index>(share));
     }
-    Index boxes = 1, length = sum.pixel;
-    for (int i = kDims; i >= 0; --i) {
-      plan.boxes[i] = ceil_div(side[i].rows, plan.box[i]);
-      boxes *= plan.boxes[i];
-      plan.window.line[i] = length;
-      length *= side[i].window(plan.box[i]);
-    }
-    plan.tiles = (ceil_div(plan.box[kDims], T::mr) + 1) * box_rows / plan.box[kDims];
-    plan.window.channels = g.channels;
+    plan.boxes = Boxes(plan.sides, plan.runs, least(plan.runs.pixel, sum.piece), limits);
+    const Index boxes = plan.boxes.count;
+    plan.tiles = (ceil_div(plan.boxes.rows[kDims], T::mr) + 1) * plan.boxes.lines();
     plan.splits = 1;
     if (boxes * p.g < plan.threads * 2) {
       plan.splits = least(plan.panels, ceil_div(plan.threads * 2, boxes * p.g));
     }
     plan.parts = boxes * plan.splits;
     plan.group = least(plan.group, ceil_div(plan.panels, plan.splits));
-    plan.bytes_offsets = round_up(sum.runs * Index{sizeof(Index)}, 64);
-    plan.bytes_b = round_up(p.g * plan.panels * T::nr * sum.units() * unit, 64);
+    plan.bytes_offsets = round_up(plan.runs.runs * Index{sizeof(Index)}, 64);
+    plan.bytes_b = round_up(p.g * plan.panels * T::nr * plan.runs.size() * unit, 64);
     // Register tiles read whole heights, also of rows that do not exist.
-    const Index slack = T::mr * plan.window.line[kDims] * side[kDims].hop + T::lanes;
-    plan.bytes_window = round_up((length + slack) * unit, 64);
+    const Index slack = T::mr * plan.boxes.layout.line[kDims] * side[kDims].hop + T::lanes;
+    plan.bytes_window = round_up((plan.boxes.length + slack) * unit, 64);
     plan.bytes_tiles = round_up(plan.tiles * Index{sizeof(TilePlace)}, 64);
     plan.bytes_thread = plan.bytes_window + plan.bytes_tiles;
     if (sum.blocks > 1) plan.bytes_thread += plan.tiles * plan.group * tile_units * unit;
@@ -153,21 +113,15 @@ struct WindowSums {
     using C = Cost<Gemm>;
     const Plan cut = plan(p, g, threads);
     if (cut.sides.empty() || cut.channels == 0) return 0;
-    double boxes = static_cast<double>(p.g), filled = boxes;
-    double tiles = static_cast<double>(tiles_of_line(cut.box[kDims]) * cut.panels);
-    for (int i = 0; i < kSides; ++i) {
-      boxes *= static_cast<double>(cut.boxes[i]);
-      if (i < kDims) tiles *= static_cast<double>(cut.box[i]);
-      filled *= static_cast<double>(cut.boxes[i] * cut.sides.side[i].window(cut.box[i]));
-    }
-    filled *= static_cast<double>(cut.sum.pixel * cut.splits);
+    const double boxes = static_cast<double>(p.g) * static_cast<double>(cut.boxes.count);
+    const double filled = boxes * static_cast<double>(cut.boxes.length * cut.splits);
+    const double tiles = boxes * static_cast<double>(tiles_of_line(cut.boxes.rows[kDims]) *
+                                                     cut.boxes.lines() * cut.panels);
     const double cycles = C::step(C::multiplies(T::mr * T::nv), T::mr + T::nv, 3);
-    const auto panels = static_cast<double>(cut.panels);
-    tiles *= boxes;
-    const auto units = static_cast<double>(cut.sum.units());
+    const auto units = static_cast<double>(cut.runs.size());
     const double main =
         tiles * (units * cycles + 40.0 * static_cast<double>(cut.sum.blocks)) / C::hertz;
-    const double b = panels * T::nr * units * static_cast<double>(p.g);
+    const double b = static_cast<double>(cut.panels * T::nr * p.g) * units;
     const double moved = filled * C::copy + b * (b > (1 << 18) ? C::pack_far : C::pack_near);
     return (main + moved) / cut.threads + (cut.threads > 1 ? 2 * C::start : 0);
   }
@@ -179,7 +133,7 @@ struct WindowSums {
     auto* const offsets = static_cast<Index*>(workspace);
     auto* const b = reinterpret_cast<std::uint32_t*>(at(workspace, cut.bytes_offsets));
     char* const own = at(workspace, cut.bytes_offsets + cut.bytes_b);
-    set_offsets(cut, offsets);
+    cut.runs.set_offsets(cut.sides, cut.boxes.layout, offsets);
     const Call call{p, args, cut, offsets, b};
     parallel(cut.threads, [&](int thread, int team) { pack(call, thread, team); });
     std::int64_t counter = 0;
@@ -201,34 +155,22 @@ struct WindowSums {
     std::uint32_t* b;      // packed weights: groups, blocks of the sum, panels
   };
 
-  // The size, at most `limit`, of nearly equal parts of n.
-  static constexpr Index even(Index n, Index limit) { return ceil_div(n, ceil_div(n, limit)); }
-
-  static SumPlan sum_plan(const Sides& sides, Index channels) {
-    const Side& last = sides.side[kDims];
+  static SumPlan sum_plan(const Sides& sides, const WindowRuns& runs) {
     SumPlan sum{};
-    sum.channels = channels;
-    const Index units = ceil_div(channels, T::kr);
-    sum.merged =
-        last.taps > 1 && last.reach == 1 && units < 2 * T::lanes && units * last.taps <= depth;
-    // An odd number of cache lines, so that the rows of a tile fall into different sets.
-    constexpr Index line = 16;
-    sum.pixel = units < 2 * line ? units : (ceil_div(units, line) | 1) * line;
-    sum.run = units * (sum.merged ? last.taps : 1);
-    sum.runs = sum.run == 0 ? 0 : sides.taps() / (sum.merged ? last.taps : 1);
-    sum.piece = sum.run;
-    sum.runs_of_block = most(1, sum.runs);
+    sum.piece = runs.run;
+    sum.runs_of_block = most(1, runs.runs);
     // Neighbouring taps share most of a tile's pixels in the first-level cache.
-    const Index limit = last.taps > 1 ? 2 * depth : depth;
-    if (sum.units() > limit + limit / 4) {
-      if (!sum.merged) {
-        const Index share = most(least(4 * line, sum.run), limit / sum.runs);
-        sum.piece = round_up(even(sum.run, least(share, sum.run)), line);
+    const Index limit = sides.side[kDims].taps > 1 ? 2 * depth : depth;
+    if (runs.size() > limit + limit / 4) {
+      if (!runs.merged) {
+        const Index least_piece = least(4 * WindowRuns::line, runs.run);
+        const Index share = least(runs.run, most(least_piece, limit / runs.runs));
+        sum.piece = round_up(even_parts(runs.run, share), WindowRuns::line);
       }
-      sum.runs_of_block = even(sum.runs, most(1, limit / least(sum.piece, limit)));
+      sum.runs_of_block = even_parts(runs.runs, most(1, limit / sum.piece));
     }
-    sum.pieces = sum.runs == 0 ? 1 : ceil_div(sum.run, sum.piece);
-    sum.run_blocks = ceil_div(most(1, sum.runs), sum.runs_of_block);
+    sum.pieces = runs.runs == 0 ? 1 : ceil_div(runs.run, sum.piece);
+    sum.run_blocks = ceil_div(most(1, runs.runs), sum.runs_of_block);
     sum.blocks = sum.pieces * sum.run_blocks;
     return sum;
   }
@@ -239,31 +181,16 @@ struct WindowSums {
     Index start, units;  // of each run
     Index before;        // units in all blocks before it
   };
-  static SumBlock sum_block(const SumPlan& sum, Index block) {
+  static SumBlock sum_block(const Plan& cut, Index block) {
+    const SumPlan& sum = cut.sum;
+    const WindowRuns& runs = cut.runs;
     SumBlock out{};
     out.run = block % sum.run_blocks * sum.runs_of_block;
-    out.runs = least(sum.runs_of_block, sum.runs - out.run);
+    out.runs = least(sum.runs_of_block, runs.runs - out.run);
     out.start = block / sum.run_blocks * sum.piece;
-    out.units = least(sum.piece, sum.run - out.start);
-    out.before = out.start * sum.runs + out.run * out.units;
+    out.units = least(sum.piece, runs.run - out.start);
+    out.before = out.start * runs.runs + out.run * out.units;
     return out;
-  }
-
-  static void set_offsets(const Plan& cut, Index* offsets) {
-    if (cut.sum.runs == 0) return;
-    const Side(&s)[kSides] = cut.sides.side;
-    const Index across = cut.sum.merged ? 1 : s[3].taps;
-    for (Index i = 0; i < s[0].taps; ++i) {
-      for (Index j = 0; j < s[1].taps; ++j) {
-        for (Index k = 0; k < s[2].taps; ++k) {
-          for (Index l = 0; l < across; ++l) {
-            const Index(&line)[kSides] = cut.window.line;
-            *offsets++ = i * s[0].reach * line[0] + j * s[1].reach * line[1] +
-                         k * s[2].reach * line[2] + l * s[3].reach * line[3];
-          }
-        }
-      }
-    }
   }
 
   // Height of the next register tile of a line of which `rest` rows are left.
@@ -277,46 +204,24 @@ struct WindowSums {
     return tiles;
   }
 
-  // Position in the filter of a run's tap.
-  static Index filter_position(const Plan& cut, Index run, Index tap) {
-    const Side(&s)[kSides] = cut.sides.side;
-    Index position = 0;
-    if (cut.sum.merged) {
-      position = s[3].tap_first + tap * s[3].tap_stride;
-    } else {
-      position = s[3].tap_first + run % s[3].taps * s[3].tap_stride;
-      run /= s[3].taps;
-    }
-    for (int i = kDims - 1; i >= 0; --i) {
-      position += s[i].tap_first + run % s[i].taps * s[i].tap_stride;
-      run /= s[i].taps;
-    }
-    return position;
-  }
-
   // Each thread packs some panels of the weights.
   static CKDISP_CPU_NOINLINE void pack(const Call& call, int thread, int team) noexcept {
     const Plan& cut = call.cut;
-    const SumPlan& sum = cut.sum;
-    const Index count = sum.runs == 0 ? 0 : call.p.g * sum.blocks * cut.panels;
+    const WindowRuns& runs = cut.runs;
+    const Index count = runs.runs == 0 ? 0 : call.p.g * cut.sum.blocks * cut.panels;
     for (Index i = part_start(count, team, thread); i < part_start(count, team, thread + 1); ++i) {
       const Index panel = i % cut.panels;
-      const Index group = i / cut.panels / sum.blocks;
-      const SumBlock block = sum_block(sum, i / cut.panels % sum.blocks);
+      const Index group = i / cut.panels / cut.sum.blocks;
+      const SumBlock block = sum_block(cut, i / cut.panels % cut.sum.blocks);
       std::uint32_t* to = panel_of(call, group, block, panel);
       for (Index run = 0; run < block.runs; ++run) {
-        if (sum.merged) {
-          const Index taps = cut.sides.side[kDims].taps;
-          for (Index tap = 0; tap < taps; ++tap) {
-            pack_tap(call, group, filter_position(cut, block.run + run, tap), panel, 0,
-                     sum.channels, to);
-            to += sum.run / taps * T::nr;
-          }
-        } else {
-          const Index start = block.start * T::kr;
-          pack_tap(call, group, filter_position(cut, block.run + run, 0), panel, start,
-                   least(block.units * T::kr, sum.channels - start), to);
-          to += block.units * T::nr;
+        // All channels of each tap of a merged run, or a piece of those of one tap.
+        const Index start = runs.merged ? 0 : block.start * T::kr;
+        const Index units = runs.merged ? runs.units : block.units;
+        for (Index tap = 0; tap < runs.taps(cut.sides); ++tap) {
+          pack_tap(call, group, runs.position(cut.sides, block.run + run, tap), panel, start,
+                   least(units * T::kr, runs.channels - start), to);
+          to += units * T::nr;
         }
       }
     }
@@ -345,7 +250,7 @@ struct WindowSums {
   static std::uint32_t* panel_of(const Call& call, Index group, const SumBlock& block,
                                  Index panel) {
     const Plan& cut = call.cut;
-    return call.b + (group * cut.panels * cut.sum.units() + cut.panels * block.before +
+    return call.b + (group * cut.panels * cut.runs.size() + cut.panels * block.before +
                      panel * block.runs * block.units) *
                         T::nr;
   }
@@ -355,18 +260,12 @@ struct WindowSums {
                                           char* scratch) noexcept {
     const Plan& cut = call.cut;
     const Index split = part % cut.splits;
-    Box box{};
-    Index rest = part / cut.splits;
-    for (int i = kDims; i >= 0; --i) {
-      box.first[i] = rest % cut.boxes[i] * cut.box[i];
-      box.count[i] = least(cut.box[i], cut.sides.side[i].rows - box.first[i]);
-      rest /= cut.boxes[i];
-    }
+    const Box box = cut.boxes.box(cut.sides, part / cut.splits);
     auto* const window = reinterpret_cast<std::uint32_t*>(scratch);
-    if (cut.sum.runs > 0) {
+    if (cut.runs.runs > 0) {
       const void* const source = forward ? call.args.in : call.args.out;
-      fill_window<T, T::key.dtype_a>(cut.sides, cut.window, box,
-                                     at(source, group * cut.sum.channels * T::size_a), window);
+      fill_window<T, T::key.dtype_a>(cut.sides, cut.boxes.layout, box,
+                                     at(source, group * cut.runs.channels * T::size_a), window);
     }
     auto* const places = reinterpret_cast<TilePlace*>(scratch + cut.bytes_window);
     auto* const kept = reinterpret_cast<Acc*>(scratch + cut.bytes_window + cut.bytes_tiles);
@@ -375,7 +274,7 @@ struct WindowSums {
     for (Index first = part_start(cut.panels, cut.splits, split); first < end; first += cut.group) {
       const Index panels = least(cut.group, end - first);
       for (Index number = 0; number < cut.sum.blocks; ++number) {
-        const SumBlock block = sum_block(cut.sum, number);
+        const SumBlock block = sum_block(cut, number);
         const bool begins = number == 0, ends = number + 1 == cut.sum.blocks;
         Acc* acc = cut.sum.blocks > 1 ? kept : nullptr;
         for (Index i = 0; i < tiles; ++i) {
@@ -391,40 +290,30 @@ struct WindowSums {
 
   // The register tiles of a box. Returns their number.
   static Index place_tiles(const Plan& cut, const Box& box, Index channel, TilePlace* to) {
-    const Side(&s)[kSides] = cut.sides.side;
-    const Index(&line)[kSides] = cut.window.line;
+    const Side& last = cut.sides.side[kDims];
+    const Index next_a = last.hop * cut.boxes.layout.line[kDims];
     const TilePlace* const begin = to;
     TilePlace* open = nullptr;  // a tile whose second half is free
-    for (Index i = 0; i < box.count[0]; ++i) {
-      for (Index j = 0; j < box.count[1]; ++j) {
-        for (Index k = 0; k < box.count[2]; ++k) {
-          const Index row[3] = {i, j, k};
-          Index a = 0;
-          Index own = channel + s[3].own_first + box.first[3] * s[3].own_stride;
-          for (int d = 0; d < kDims; ++d) {
-            a += row[d] * s[d].hop * line[d];
-            own += s[d].own_first + (box.first[d] + row[d]) * s[d].own_stride;
-          }
-          const Index next_a = s[3].hop * line[3];
-          for (Index l = 0; l < box.count[3];) {
-            const Index rows = height(box.count[3] - l);
-            const Index at_a = a + l * next_a, at_own = own + l * s[3].own_stride;
-            if (open != nullptr && rows <= half && 2 * rows > half) {
-              open->a_second = at_a - open->a;
-              open->own_second = at_own - open->own;
-              open->rows_second = rows;
-              open = nullptr;
-            } else {
-              const Index first = least(rows, half);
-              *to = {at_a, half * next_a, at_own, half * s[3].own_stride, first, rows - first};
-              if (rows <= half && 2 * rows > half) open = to;
-              ++to;
-            }
-            l += rows;
-          }
+    for_lines(cut.sides, cut.boxes.layout, box, [&](Index a, Index own) {
+      own += channel;
+      for (Index rest = box.count[kDims]; rest > 0;) {
+        const Index rows = height(rest);
+        if (open != nullptr && rows <= half && 2 * rows > half) {
+          open->a_second = a - open->a;
+          open->own_second = own - open->own;
+          open->rows_second = rows;
+          open = nullptr;
+        } else {
+          const Index first = least(rows, half);
+          *to = {a, half * next_a, own, half * last.own_stride, first, rows - first};
+          if (rows <= half && 2 * rows > half) open = to;
+          ++to;
         }
+        a += rows * next_a;
+        own += rows * last.own_stride;
+        rest -= rows;
       }
-    }
+    });
     return to - begin;
   }
 
@@ -441,7 +330,7 @@ struct WindowSums {
     const auto function = Sizes::template choose<Tiles>(rows, ceil_div(columns, T::lanes));
     const std::uint32_t* const a = window + block.start + place.a;
     const WindowSum sum{call.offsets + block.run, block.runs, block.units,
-                        last.hop * cut.window.line[kDims], place.a_second};
+                        last.hop * cut.boxes.layout.line[kDims], place.a_second};
     char* const c = at(call.args.result, (place.own + column) * T::size_c);
     if constexpr (E::c_is_accumulator) {
       const bool whole = Sizes::computed_rows(rows) == rows && columns % T::lanes == 0 &&
