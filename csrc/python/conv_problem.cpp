@@ -38,8 +38,8 @@ void make_problem(Problem* self, const std::string& direction, nb::handle input_
                           sizes_from(weight_shape, "weight_shape"), "input_shape", "weight_shape"};
   GroupedConvProblem builder =
       conv_problem(direction_from(direction), shapes, {stride, padding, dilation, groups});
-  builder.dtype(from_name<Dtype>(dtype_in.value_or(dtype), "dtype_in"),
-                from_name<Dtype>(dtype_wei.value_or(dtype_in.value_or(dtype)), "dtype_wei"));
+  const Dtype in = from_name<Dtype>(dtype_in.value_or(dtype), "dtype_in");
+  builder.dtype(in, dtype_wei ? from_name<Dtype>(*dtype_wei, "dtype_wei") : in);
   if (dtype_out) builder.output(from_name<Dtype>(*dtype_out, "dtype_out"));
   if (dtype_acc) builder.accumulator(from_name<Dtype>(*dtype_acc, "dtype_acc"));
   const Problem data = builder.k_batch(k_batch).data();

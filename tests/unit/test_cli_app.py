@@ -74,7 +74,7 @@ def test_overview_does_not_import_commands_or_rich() -> None:
     program = (
         "import sys\nfrom ckdisp.cli.app import app\n"
         "try:\n    app.main(['--help'])\nexcept SystemExit:\n    pass\n"
-        "heavy = {'rich', 'jinja2', 'torch', 'ckdisp.cli.demo', 'ckdisp.cli.sets'}\n"
+        "heavy = {'rich', 'jinja2', 'torch', 'ckdisp.cli.demo_gemm', 'ckdisp.cli.sets'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     result = subprocess.run(

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import ckdisp
-from ckdisp.cli import demo
+from ckdisp.cli import demo_gemm as demo
 from ckdisp.cli.app import app
 
 pytestmark = pytest.mark.xdist_group("cli_library")  # the library is built once

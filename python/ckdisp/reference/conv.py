@@ -45,11 +45,12 @@ def conv_fwd(
     source, weights = np.asarray(x).astype(dtype), np.asarray(w).astype(dtype)
     plan = _Plan.make(source.shape, weights.shape, stride, padding, dilation, groups)
     padded = np.pad(source, ((0, 0), (0, 0), *plan.padding))
-    out = np.zeros((source.shape[0], groups, weights.shape[0] // groups, *plan.out), dtype)
+    out = np.zeros(
+        (source.shape[0], groups, math.prod(plan.out), weights.shape[0] // groups), dtype
+    )
     for tap, window in plan.taps():
-        pixels = _split(padded[window], groups)
-        out += np.einsum("ngc...,gkc->ngk...", pixels, _split_weights(weights[tap], groups))
-    return out.reshape(source.shape[0], weights.shape[0], *plan.out)
+        out += _pixels(padded[window], groups) @ _per_group(weights[tap], groups).swapaxes(1, 2)
+    return _image(out, plan.out)
 
 
 def conv_bwd_data(
@@ -70,10 +71,8 @@ def conv_bwd_data(
     sizes = [n + low + high for n, (low, high) in zip(input_shape[2:], plan.padding, strict=True)]
     padded = np.zeros((*input_shape[:2], *sizes), dtype)
     for tap, window in plan.taps():
-        pixels = np.einsum(
-            "ngk...,gkc->ngc...", _split(gradient, groups), _split_weights(weights[tap], groups)
-        )
-        padded[window] += pixels.reshape(padded[window].shape)
+        pixels = _pixels(gradient, groups) @ _per_group(weights[tap], groups)
+        padded[window] += _image(pixels, plan.out)
     inner = tuple(
         slice(low, low + n) for n, (low, _) in zip(input_shape[2:], plan.padding, strict=True)
     )
@@ -98,8 +97,8 @@ def conv_bwd_weight(
     padded = np.pad(source, ((0, 0), (0, 0), *plan.padding))
     out = np.zeros(tuple(weight_shape), dtype)
     for tap, window in plan.taps():
-        pixels, rows = _split(padded[window], groups), _split(gradient, groups)
-        product = np.einsum("ngkp,ngcp->gkc", _flat(rows), _flat(pixels))
+        rows = _pixels(gradient, groups).swapaxes(2, 3)
+        product = (rows @ _pixels(padded[window], groups)).sum(axis=0, dtype=dtype)
         out[tap] = product.reshape(weight_shape[0], weight_shape[1])
     return out
 
@@ -173,16 +172,17 @@ def _check_gradient(shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
         raise InvalidArgument(f"the gradient of the output has shape {shape}, not {wanted}")
 
 
-def _split(t: _Array, groups: int) -> _Array:
-    """(N, C, ...) as (N, G, C / G, ...)."""
-    return t.reshape(t.shape[0], groups, t.shape[1] // groups, *t.shape[2:])
+def _pixels(t: _Array, groups: int) -> _Array:
+    """(N, C, *spatial) as (N, G, pixels, C / G)."""
+    pixels = math.prod(t.shape[2:])
+    return t.reshape(t.shape[0], groups, t.shape[1] // groups, pixels).swapaxes(2, 3)
 
 
-def _split_weights(tap: _Array, groups: int) -> _Array:
+def _image(t: _Array, spatial: tuple[int, ...]) -> _Array:
+    """(N, G, pixels, C / G) as (N, C, *spatial)."""
+    return t.swapaxes(2, 3).reshape(t.shape[0], t.shape[1] * t.shape[3], *spatial)
+
+
+def _per_group(tap: _Array, groups: int) -> _Array:
     """(K, C / G) as (G, K / G, C / G)."""
     return tap.reshape(groups, tap.shape[0] // groups, tap.shape[1])
-
-
-def _flat(t: _Array) -> _Array:
-    """The pixels of (N, G, C, *pixels) as one dimension."""
-    return t.reshape(*t.shape[:3], math.prod(t.shape[3:]))

@@ -1,0 +1,204 @@
+"""``ckdisp demo conv``: every distinct convolution of ResNet-50."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..codegen.ops.conv.key import ConvKey
+from .conv_options import ConvOptions
+from .demo_parts import ROUNDING, SUMMATION, Say, kernels_of, silent
+from .output import bold, colour, human_time, plural, print_json
+from .timing import interleaved
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .. import Dispatcher
+
+MODEL = "ResNet-50"
+IMAGES = 4
+# Name -> input channels, output channels, input size, filter, stride. A filter of three pixels is
+# padded by one, the first one of seven by three.
+LAYERS = {
+    "stem": (3, 64, 224, 7, 2),
+    "res2 1x1 64": (64, 64, 56, 1, 1),
+    "res2 3x3": (64, 64, 56, 3, 1),
+    "res2 1x1 up": (64, 256, 56, 1, 1),
+    "res2 1x1 down": (256, 64, 56, 1, 1),
+    "res3 1x1 first": (256, 128, 56, 1, 1),
+    "res3 3x3 /2": (128, 128, 56, 3, 2),
+    "res3 skip /2": (256, 512, 56, 1, 2),
+    "res3 1x1 up": (128, 512, 28, 1, 1),
+    "res3 1x1 down": (512, 128, 28, 1, 1),
+    "res3 3x3": (128, 128, 28, 3, 1),
+    "res4 1x1 first": (512, 256, 28, 1, 1),
+    "res4 3x3 /2": (256, 256, 28, 3, 2),
+    "res4 skip /2": (512, 1024, 28, 1, 2),
+    "res4 1x1 up": (256, 1024, 14, 1, 1),
+    "res4 1x1 down": (1024, 256, 14, 1, 1),
+    "res4 3x3": (256, 256, 14, 3, 1),
+    "res5 1x1 first": (1024, 512, 14, 1, 1),
+    "res5 3x3 /2": (512, 512, 14, 3, 2),
+    "res5 skip /2": (1024, 2048, 14, 1, 2),
+    "res5 1x1 up": (512, 2048, 7, 1, 1),
+    "res5 1x1 down": (2048, 512, 7, 1, 1),
+    "res5 3x3": (512, 512, 7, 3, 1),
+}
+QUICK_LAYERS = ("res2 1x1 64", "res4 3x3", "res5 3x3")
+SECONDS = 0.3  # time spent on one layer, unless three runs take longer
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer; ``error`` is the largest |result - reference| over the largest |reference|."""
+
+    layer: str
+    problem: str
+    kernel: str
+    seconds: float
+    gflops: float
+    error: float
+    tolerance: float
+
+    @property
+    def ok(self) -> bool:
+        return self.error <= self.tolerance  # false for NaN
+
+    def to_dict(self) -> dict[str, Any]:
+        values = asdict(self)
+        values["error"] = self.error if math.isfinite(self.error) else None
+        return {**values, "ok": self.ok}
+
+
+def conv_demo(dtype: str, direction: str, quick: bool, threads: int | None, as_json: bool) -> None:
+    """The layers of ResNet-50, compared with NumPy."""
+    from .. import Dispatcher, KernelSet
+
+    say: Say = silent if as_json else click.echo
+    where = {"dtype": [dtype], "layout": ["nhwgc"]}
+    kernels = KernelSet.sweep(f"conv.{direction}", arch="native", where=where)
+    registry, source = kernels_of(kernels, say)
+    dispatcher = Dispatcher(registry, num_threads=threads)
+    say(
+        f"{MODEL} layers, {direction}, {IMAGES} images in {dtype}, "
+        f"{plural(dispatcher.num_threads, 'thread')}, {source}\n"
+    )
+    say(bold(_line(("layer", "C", "K", "size", "kernel", "time", "GFLOP/s", "error", ""))))
+    rows = []
+    for row in _run(dispatcher, dtype, direction, quick):
+        rows.append(row)
+        say(_line(_cells(row)))
+    failed = [row for row in rows if not row.ok]
+    if as_json:
+        print_json(
+            {
+                "model": MODEL,
+                "direction": direction,
+                "images": IMAGES,
+                "dtype": dtype,
+                "threads": dispatcher.num_threads,
+                "kernels": source,
+                "rows": [row.to_dict() for row in rows],
+                "ok": not failed,
+            }
+        )
+    _conclude(rows, failed, dtype, say)
+    if failed:
+        sys.exit(1)
+
+
+def _run(dispatcher: Dispatcher, dtype: str, direction: str, quick: bool) -> Iterator[Row]:
+    for layer, sizes in LAYERS.items():
+        if quick and layer not in QUICK_LAYERS:
+            continue
+        problem = _problem(sizes, dtype, direction)
+        operands = problem.operands()
+        run = partial(operands.run, dispatcher)
+        timing = interleaved({"ckdisp": run}, seconds=0.1 if quick else SECONDS)["ckdisp"]
+        made = problem.make()
+        yield Row(
+            layer=layer,
+            problem=str(problem),
+            kernel=dispatcher.select(made).name,
+            seconds=timing.median,
+            gflops=made.flops / timing.median * 1e-9,
+            error=_error(run(), operands.reference()),
+            tolerance=SUMMATION + ROUNDING[dtype],
+        )
+
+
+def _problem(sizes: tuple[int, ...], dtype: str, direction: str) -> ConvOptions:
+    c, k, size, filter_, stride = sizes
+    return ConvOptions(
+        family=f"conv.{direction}",
+        input=(IMAGES, c, size, size),
+        weights=(k, c, filter_, filter_),
+        stride=(stride, stride),
+        padding=(filter_ // 2, filter_ // 2),
+        dilation=(1, 1),
+        groups=1,
+        dtype=dtype,
+        out_dtype=None,
+    )
+
+
+def _error(out: Any, reference: NDArray[Any]) -> float:
+    import numpy as np
+
+    difference = np.abs(out.astype(np.float64) - reference)
+    return float(difference.max() / np.abs(reference).max())
+
+
+_WIDTHS = (15, 5, 5, 5, 28, 9, 8, 8, 5)
+_LEFT = (0, 4, 8)
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    parts = [
+        f"{cell:<{width}}" if i in _LEFT else f"{cell:>{width}}"
+        for i, (cell, width) in enumerate(zip(cells, _WIDTHS, strict=True))
+    ]
+    return "  ".join(parts).rstrip()
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    c, k, size, _, _ = LAYERS[row.layer]
+    return (
+        row.layer,
+        str(c),
+        str(k),
+        str(size),
+        _short(row.kernel),
+        human_time(row.seconds),
+        f"{row.gflops:.1f}",
+        f"{row.error:.1e}",
+        "" if row.ok else colour("WRONG", "red"),
+    )
+
+
+def _short(name: str) -> str:
+    """What tells the kernels of this table apart."""
+    key = ConvKey.from_name(name)
+    return key.pipeline if key.specialization == "default" else f"{key.pipeline} 1x1"
+
+
+def _conclude(rows: list[Row], failed: list[Row], dtype: str, say: Say) -> None:
+    say("\nkernel: pipeline and what it is restricted to. In full:")
+    for name in dict.fromkeys(row.kernel for row in rows):
+        say(f"  {name}")
+    say(
+        "error:  largest |result - NumPy| over the largest |NumPy|, all elements, NumPy in fp64 on "
+        f"the same inputs;\n        more than {rows[0].tolerance:.1e} is no rounding of {dtype}"
+    )
+    if failed:
+        places = ", ".join(row.layer for row in failed)
+        say(colour(f"wrong: {plural(len(failed), 'result')}: {places}", "red"))
+    else:
+        say(colour(f"all {len(rows)} results are right", "green"))

@@ -1,0 +1,210 @@
+"""``ckdisp demo gemm``: the whole path on the layers of a real language model."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..codegen.ops.gemm.key import GemmKey
+from .arrays import element_type, random_array, require_memory
+from .demo_parts import ROUNDING, SUMMATION, Say, kernels_of, silent
+from .output import bold, colour, human_time, plural, print_json
+from .params import Shape
+from .timing import interleaved
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .. import Dispatcher
+
+MODEL = "Llama 3 8B"
+LAYERS = {  # name -> N, K
+    "qkv_proj": (6144, 4096),
+    "o_proj": (4096, 4096),
+    "gate_up_proj": (28672, 4096),
+    "down_proj": (4096, 14336),
+}
+QUICK_LAYERS = ("qkv_proj", "o_proj")
+TOKENS = (1, 16, 128)
+SECONDS = 0.4  # time spent on one row, unless three runs take longer
+
+REFERENCE_ROWS = 4096  # rows of a weight that are widened to fp32 at a time
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer for one number of tokens; times in seconds.
+
+    ``error`` is the largest |C - reference| over the largest |reference|, where the reference is
+    NumPy's fp32 product of the same inputs, every element compared.
+    """
+
+    layer: str
+    shape: Shape
+    kernel: str
+    seconds: float
+    numpy_seconds: float | None
+    error: float
+    tolerance: float
+
+    @property
+    def gflops(self) -> float:
+        return self.shape.flops / self.seconds * 1e-9
+
+    @property
+    def ok(self) -> bool:
+        return self.error <= self.tolerance  # false for NaN
+
+    def to_dict(self) -> dict[str, Any]:
+        values = asdict(self)
+        shape = values.pop("shape")
+        values["error"] = self.error if math.isfinite(self.error) else None
+        return {**shape, **values, "gflops": self.gflops, "ok": self.ok}
+
+
+def gemm_demo(dtype: str, quick: bool, threads: int | None, as_json: bool) -> None:
+    """The GEMMs of a language model, compared with NumPy."""
+    say: Say = silent if as_json else click.echo
+    layers = [name for name in LAYERS if not quick or name in QUICK_LAYERS]
+    _require_memory(layers, dtype)
+    from .. import Dispatcher, KernelSet
+
+    where = {"dtype": [dtype], "layout": ["rcr"]}
+    kernels = KernelSet.sweep("gemm.standard", arch="native", where=where)
+    registry, source = kernels_of(kernels, say)
+
+    dispatcher = Dispatcher(registry, num_threads=threads)
+    say(f"{MODEL} layers in {dtype}, {plural(dispatcher.num_threads, 'thread')}, {source}\n")
+    say(bold(_line(_HEADER)))
+    rows = []
+    for row in _run(dispatcher, layers, dtype, 0.1 if quick else SECONDS):
+        rows.append(row)
+        say(_line(_cells(row)))
+    failed = [row for row in rows if not row.ok]
+    if as_json:
+        print_json(
+            {
+                "model": MODEL,
+                "dtype": dtype,
+                "threads": dispatcher.num_threads,
+                "kernels": source,
+                "rows": [row.to_dict() for row in rows],
+                "ok": not failed,
+            }
+        )
+    _conclude(rows, failed, dtype, say)
+    if failed:
+        sys.exit(1)
+
+
+def _require_memory(layers: list[str], dtype: str) -> None:
+    weights = max(n * k for n, k in map(LAYERS.__getitem__, layers))
+    widened = 0 if dtype == "fp32" else 4 * REFERENCE_ROWS * max(LAYERS[x][1] for x in layers)
+    size = element_type(dtype).itemsize * weights + widened + (64 << 20)
+    require_memory(size, "the demo")
+
+
+def _run(dispatcher: Dispatcher, layers: list[str], dtype: str, seconds: float) -> Iterator[Row]:
+    """Time and check every layer. All weights are views of one buffer, to save memory and time."""
+    import numpy as np
+
+    from .. import GemmProblem
+
+    buffer = random_array((max(n * k for n, k in map(LAYERS.__getitem__, layers)),), dtype, seed=1)
+    for layer in layers:
+        n, k = LAYERS[layer]
+        weight = buffer[: n * k].reshape(n, k)
+        for m in TOKENS:
+            x = random_array((m, k), dtype, seed=m)
+            out = np.empty((m, n), x.dtype)
+            contestants: dict[str, Callable[[], object]] = {
+                "ckdisp": partial(dispatcher.gemm, x, weight.T, out=out)
+            }
+            product = np.empty((m, n), np.float32)
+            if dtype == "fp32":
+                contestants["numpy"] = partial(np.matmul, x, weight.T, out=product)
+            timings = interleaved(contestants, seconds=seconds)
+            if dtype != "fp32":
+                _widened_product(x, weight, product)
+            yield Row(
+                layer=layer,
+                shape=Shape(m, n, k),
+                kernel=dispatcher.select(GemmProblem(m, n, k, dtype=dtype)).name,
+                seconds=timings["ckdisp"].median,
+                numpy_seconds=timings["numpy"].median if "numpy" in timings else None,
+                error=_error(out, product),
+                tolerance=SUMMATION + ROUNDING[dtype],
+            )
+
+
+def _widened_product(x: NDArray[Any], weight: NDArray[Any], out: NDArray[Any]) -> None:
+    """``x @ weight.T`` by NumPy in fp32, a block of weights at a time."""
+    import numpy as np
+
+    wide = x.astype(np.float32)
+    for start in range(0, weight.shape[0], REFERENCE_ROWS):
+        block = weight[start : start + REFERENCE_ROWS].astype(np.float32)
+        out[:, start : start + REFERENCE_ROWS] = wide @ block.T
+
+
+def _error(out: NDArray[Any], reference: NDArray[Any]) -> float:
+    import numpy as np
+
+    difference = np.abs(out.astype(np.float32) - reference)
+    return float(difference.max() / np.abs(reference).max())
+
+
+_HEADER = ("layer", "N x K", "M", "kernel", "time", "GFLOP/s", "NumPy", "error", "")
+_WIDTHS = (12, 12, 4, 22, 9, 8, 9, 8, 5)
+_LEFT = ("layer", "kernel", "")
+
+
+def _line(cells: Sequence[str]) -> str:
+    parts = [
+        f"{cell:<{width}}" if header in _LEFT else f"{cell:>{width}}"
+        for cell, header, width in zip(cells, _HEADER, _WIDTHS, strict=True)
+    ]
+    return "  ".join(parts).rstrip()
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.layer,
+        f"{row.shape.n}x{row.shape.k}",
+        str(row.shape.m),
+        _short(row.kernel),
+        human_time(row.seconds),
+        f"{row.gflops:.1f}",
+        human_time(row.numpy_seconds) if row.numpy_seconds is not None else "-",
+        f"{row.error:.1e}",
+        "" if row.ok else colour("WRONG", "red"),
+    )
+
+
+def _short(name: str) -> str:
+    """What tells the kernels of this table apart: pipeline and tiles."""
+    key = GemmKey.from_name(name)
+    return f"{key.pipeline} {'x'.join(map(str, key.tile))} {'x'.join(map(str, key.warp[:2]))}"
+
+
+def _conclude(rows: list[Row], failed: list[Row], dtype: str, say: Say) -> None:
+    say("\nkernel: pipeline, cache block (M x N x K), register tile (M x N). In full:")
+    for name in dict.fromkeys(row.kernel for row in rows):
+        say(f"  {name}")
+    say(
+        "error:  largest |C - NumPy| over the largest |NumPy|, all elements, NumPy in fp32 on the "
+        f"same inputs;\n        more than {rows[0].tolerance:.1e} is no rounding of {dtype}"
+    )
+    if rows[0].numpy_seconds is None:
+        say(f"NumPy:  multiplies {dtype} without its BLAS, so its time would say nothing")
+    if failed:
+        places = ", ".join(f"{row.layer} M={row.shape.m}" for row in failed)
+        say(colour(f"wrong: {plural(len(failed), 'result')}: {places}", "red"))
+    else:
+        say(colour(f"all {len(rows)} results are right", "green"))
