@@ -19,9 +19,10 @@ template <class Kernel>
 struct Conv {
   static constexpr bool direct = Kernel::key.pipeline == Pipeline::direct;
   static_assert(direct || Kernel::key.pipeline == Pipeline::packed);
-  static constexpr bool windowed = Kernel::key.family != Family::conv_bwd_weight &&
-                                   Kernel::key.specialization == ConvSpecialization::default_;
-  using Packed = std::conditional_t<windowed, ConvWindowed<Kernel>, ConvImplicit<Kernel>>;
+  static constexpr bool special = Kernel::key.specialization != ConvSpecialization::default_;
+  static constexpr bool weights = Kernel::key.family == Family::conv_bwd_weight;
+  using Windowed = std::conditional_t<weights, ConvWindowedWeights<Kernel>, ConvWindowed<Kernel>>;
+  using Packed = std::conditional_t<special, ConvImplicit<Kernel>, Windowed>;
   using Pipe = std::conditional_t<direct, ConvDirect<Kernel>, Packed>;
 
   static const ConvProblemData& problem_of(const void* problem) {

@@ -24,6 +24,7 @@ constexpr GemmKey gemm_of(const ConvKey& conv) {
     key.wave[i] = conv.wave[i];
     key.warp[i] = conv.warp[i];
   }
+  if (weight) key.warp[2] = 1;  // sums over pixels take them one by one
   key.pipeline = Pipeline::packed;
   key.pad_m = key.pad_n = key.pad_k = true;
   key.num_wave_groups = conv.num_wave_groups;

@@ -21,13 +21,16 @@ struct WindowRuns {
 
   static constexpr Index line = 16;  // units
 
-  // `small`: units of a pixel from which on its runs are long enough; `longest`: of a run.
   WindowRuns() = default;
-  WindowRuns(const Sides& sides, Index channels_of_pixel, int kr, Index small, Index longest) {
+  // `small`: units of a pixel from which on its runs are long enough; `longest`: of a run;
+  // `ordered`: whether the taps of a run must follow each other in the filter as well.
+  WindowRuns(const Sides& sides, Index channels_of_pixel, int kr, Index small, Index longest,
+             bool ordered) {
     const Side& last = sides.side[kDims];
     channels = channels_of_pixel;
     units = ceil_div(channels, kr);
-    merged = last.taps > 1 && last.reach == 1 && units < small && units * last.taps <= longest;
+    merged = last.taps > 1 && last.reach == 1 && units < small && units * last.taps <= longest &&
+             (!ordered || last.tap_stride == 1);
     // An odd number of cache lines, so that neighbouring pixels fall into different sets.
     pixel = units < small ? units : (ceil_div(units, line) | 1) * line;
     run = units * taps(sides);

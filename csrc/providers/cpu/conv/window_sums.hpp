@@ -66,7 +66,7 @@ struct WindowSums {
     const Side(&side)[kSides] = plan.sides.side;
     plan.channels = forward ? p.k : p.c;
     plan.panels = ceil_div(plan.channels, T::nr);
-    plan.runs = WindowRuns(plan.sides, g.channels, T::kr, 2 * T::lanes, depth);
+    plan.runs = WindowRuns(plan.sides, g.channels, T::kr, 2 * T::lanes, depth, false);
     plan.sum = sum_plan(plan.sides, plan.runs);
     const SumPlan& sum = plan.sum;
     plan.group =

@@ -92,5 +92,62 @@ struct WindowTiles {
   }
 };
 
+// A line of pixels of a box: where it begins, in units of the copied output and of the window.
+struct PixelLine {
+  Index a, b;
+};
+
+// What a register tile of backward weight sums: lines of pixels.
+struct PixelSum {
+  const PixelLine* lines;
+  Index lines_count;
+  Index count;           // pixels of a line
+  Index next_a, next_b;  // units from one pixel to the next
+  bool add;              // to what is there
+};
+
+template <class Kernel>
+struct PixelTiles {
+  using T = Traits<Kernel>;
+  using Acc = typename T::Acc;
+  using AccV = typename T::AccV;
+  using U = typename T::U;
+  static constexpr int lanes = T::lanes;
+
+  // Rows x (Vectors * lanes) accumulators at `out`, in lines of the whole tile's width.
+  template <int Rows, int Vectors>
+  static CKDISP_CPU_NOINLINE void tile(const PixelSum& sum, const std::uint32_t* a,
+                                       const std::uint32_t* b, Acc* out) noexcept {
+    AccV acc[Rows][Vectors];
+    unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
+      unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA {
+        acc[r][v] = AccV{};
+        __builtin_prefetch(out + r * T::nr + v * lanes, 1);
+      });
+    });
+    for (Index i = 0; i < sum.lines_count; ++i) {
+      const std::uint32_t* from_a = a + sum.lines[i].a;
+      const std::uint32_t* from_b = b + sum.lines[i].b;
+      for (Index pixel = 0; pixel < sum.count; ++pixel) {
+        U bk[Vectors];
+        unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA { bk[v] = load<U>(from_b + v * lanes); });
+        unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
+          const U ar = splat<U>(from_a[r]);
+          unroll<Vectors>(
+              [&](auto v) CKDISP_CPU_LAMBDA { acc[r][v] = multiply_add<T>(acc[r][v], ar, bk[v]); });
+        });
+        from_a += sum.next_a;
+        from_b += sum.next_b;
+      }
+    }
+    unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
+      unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA {
+        Acc* to = out + r * T::nr + v * lanes;
+        store(to, sum.add ? acc[r][v] + load<AccV>(to) : acc[r][v]);
+      });
+    });
+  }
+};
+
 }  // namespace
 }  // namespace ckdisp::cpu

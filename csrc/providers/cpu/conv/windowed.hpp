@@ -3,6 +3,7 @@
 #pragma once
 
 #include "window_sums.hpp"
+#include "window_weights.hpp"
 
 namespace ckdisp::cpu {
 namespace {
@@ -46,6 +47,12 @@ struct ConvWindowed {
       }
     }
   }
+};
+
+// Backward weight.
+template <class Kernel>
+struct ConvWindowedWeights : WindowWeights<Kernel> {
+  static bool supports(const ConvProblemData&, Refusal*) { return true; }
 };
 
 }  // namespace
