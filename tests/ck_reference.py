@@ -73,6 +73,11 @@ template float {invoker}::gemm<Config, {types[0]}, {types[1]}, ck_tile::tuple<>,
 """
 _CONV_SOURCE = """\
 #include "ck_tile/host.hpp"
+#include "grouped_convolution_utils.hpp"
+
+// The examples also make kernels that add atomically, for directions that cannot; they would have
+// an influence on the others.
+{additions}
 #include "{header}"
 
 struct Config : ConvConfigBase {{
@@ -172,6 +177,7 @@ def _conv_text(key: KernelKey) -> str:
     types = (key.dtype_in, key.dtype_wei, key.dtype_acc, key.dtype_out)
     return _CONV_SOURCE.format(
         header=header,
+        additions="" if key.split_k else "#define MemoryOpAtomicAdd MemoryOpSet",
         invoker=invoker,
         function=function,
         arguments=arguments,
