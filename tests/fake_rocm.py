@@ -32,6 +32,7 @@ _HIP_VERSION = """
 _PIPELINES = "ops/gemm/pipeline"
 _PROBLEM = f"{_PIPELINES}/gemm_pipeline_problem.hpp"
 _SHUFFLE = "ops/epilogue/cshuffle_epilogue.hpp"
+_CONV = "ops/grouped_convolution"
 # What the headers of ROCm 7.1 have, as far as it is looked for.
 _CK_FILES = {
     "ops/gemm.hpp": "",
@@ -43,6 +44,9 @@ _CK_FILES = {
     f"{_PIPELINES}/wp_pipeline_agmem_bgmem_creg_v2.hpp": "",
     f"{_PIPELINES}/tile_gemm_traits.hpp": "bool UsePersistentKernel = UsePersistentKernel_",
     "ops/gemm/kernel/gemm_multi_d_kernel.hpp": "",
+    f"{_CONV}/utils/grouped_convolution_utils.hpp": "template <index_t NumGroupsToMerge_>\n"
+    "struct GroupedConvTraits { bool FixedVectorSize; };",
+    f"{_CONV}/kernel/grouped_convolution_forward_kernel.hpp": "index_t n_per_split = 1;",
 }
 OLDER = {_PROBLEM: "struct GemmPipelineProblem {};", _SHUFFLE: "template <bool kPadM_>"}
 NEWER = {_PROBLEM: "struct\n UniversalGemmPipelineProblem {};", _SHUFFLE: ""}

@@ -19,6 +19,8 @@ _AITER = "3rdparty/composable_kernel/include"
 
 _PROBLEM = "ops/gemm/pipeline/gemm_pipeline_problem.hpp"
 _SHUFFLE = "ops/epilogue/cshuffle_epilogue.hpp"
+_CONV = "ops/grouped_convolution/utils/grouped_convolution_utils.hpp"
+_CONV_FORWARD = "ops/grouped_convolution/kernel/grouped_convolution_forward_kernel.hpp"
 _PIPELINE = "ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_{}.hpp"
 # What a header must contain for the headers to have a feature. CK carries no usable version: the
 # file with its number is written by CK's own build and lacks in packages of the headers.
@@ -32,6 +34,10 @@ _FEATURES = {
     "comp_async": (_PIPELINE.format("comp_async"), ""),
     "preshuffle_v2": ("ops/gemm/pipeline/wp_pipeline_agmem_bgmem_creg_v2.hpp", ""),
     "multi_d": ("ops/gemm/kernel/gemm_multi_d_kernel.hpp", ""),
+    "grouped_conv": (_CONV, r"\bGroupedConvTraits\b.*\bFixedVectorSize\b"),
+    "conv_split_images": (_CONV_FORWARD, r"\bn_per_split\b"),
+    "conv_merged_groups": (_CONV, r"\bNumGroupsToMerge_\b"),
+    "conv_explicit_gemm": (_CONV, r"\bExplicitGemm_\b"),
     "persistent": ("ops/gemm/pipeline/tile_gemm_traits.hpp", r"\bUsePersistentKernel\b"),
 }
 

@@ -11,6 +11,7 @@ from ckdisp.codegen.errors import BuildError
 from ckdisp.codegen.generate import generate
 from ckdisp.codegen.make import make_key
 from ckdisp.codegen.ops import op
+from ckdisp.codegen.ops.conv.feature_rules import RULES as CONV_RULES
 from ckdisp.codegen.ops.gemm.feature_rules import RULES, missing_features
 from ckdisp.codegen.rocm import HipToolchain
 from ckdisp.codegen.rocm.ck import known_features
@@ -44,7 +45,7 @@ def build(fields):
 
 def test_the_table_has_every_rule_and_features_that_are_looked_for():
     assert [rule.name for rule in RULES] == list(BROKEN)
-    assert {rule.feature for rule in RULES} == set(known_features())
+    assert {rule.feature for rule in (*RULES, *CONV_RULES)} == set(known_features())
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
@@ -61,6 +62,31 @@ def test_a_key_that_needs_what_is_missing_is_refused_by_one_rule(rule):
 @pytest.mark.parametrize("rule", RULES[3:], ids=lambda rule: rule.name)
 def test_other_kernels_are_not_concerned(rule):
     assert missing_features(build({}), set(PRESENT) - {rule.feature}) == []
+
+
+CONV = {"arch": "gfx942", "vector": (4, 8, 1)}
+# Rule -> fields of a key that breaks it alone, when its feature alone is missing.
+CONV_BROKEN = {
+    "headers_grouped_conv": {},
+    "headers_split_images": {},
+    "headers_merged_groups": {"groups_to_merge": 2},
+}
+
+
+@pytest.mark.parametrize("rule", CONV_BROKEN)
+def test_a_convolution_that_needs_what_is_missing_is_refused_by_one_rule(rule: str) -> None:
+    key = make_key("conv.fwd", **CONV, **CONV_BROKEN[rule])
+    present = {r.feature for r in CONV_RULES if not r.absent}
+    (missing,) = (r.feature for r in CONV_RULES if r.name == rule)
+    assert key.check() == [] and op("conv").missing_features(key, present) == []
+    (rejection,) = op("conv").missing_features(key, present - {missing})
+    assert rejection.rule == rule and "; use " in rejection.reason
+
+
+def test_weight_gradients_need_no_layers_of_images() -> None:
+    key = make_key("conv.bwd_weight", arch="gfx942")
+    present = {r.feature for r in CONV_RULES if not r.absent} - {"conv_split_images"}
+    assert op("conv").missing_features(key, present) == []
 
 
 def test_nothing_is_written_for_headers_that_lack_something(tmp_path: Path) -> None:
