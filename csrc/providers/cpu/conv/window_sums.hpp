@@ -55,7 +55,8 @@ struct WindowSums {
     Index splits;         // parts of the panels that different threads take
     Index parts;          // of one group of the convolution: boxes and splits
     Index tiles;          // of a box, at most
-    Index bytes_offsets, bytes_b, bytes_window, bytes_tiles, bytes_thread;
+    bool ahead;           // all of B is packed before the boxes are computed, else with each box
+    Index bytes_offsets, bytes_b, bytes_window, bytes_tiles, bytes_group, bytes_thread;
     int threads;
   };
 
@@ -94,11 +95,19 @@ struct WindowSums {
     plan.group = least(plan.group, ceil_div(plan.panels, plan.splits));
     plan.bytes_offsets = round_up(plan.runs.runs * Index{sizeof(Index)}, 64);
     plan.bytes_b = round_up(p.g * plan.panels * T::nr * plan.runs.size() * unit, 64);
+    // What is read once or twice, and does not stay in a cache in between, is packed where it is
+    // used.
+    plan.ahead = boxes > 2 || plan.bytes_b / p.g <= depth * group_n * T::nr * unit;
+    plan.bytes_group = 0;
+    if (!plan.ahead) {
+      plan.bytes_b = 0;
+      plan.bytes_group = round_up(plan.group * T::nr * sum.piece * sum.runs_of_block * unit, 64);
+    }
     // Register tiles read whole heights, also of rows that do not exist.
     const Index slack = T::mr * plan.boxes.layout.line[kDims] * side[kDims].hop + T::lanes;
     plan.bytes_window = round_up((plan.boxes.length + slack) * unit, 64);
     plan.bytes_tiles = round_up(plan.tiles * Index{sizeof(TilePlace)}, 64);
-    plan.bytes_thread = plan.bytes_window + plan.bytes_tiles;
+    plan.bytes_thread = plan.bytes_window + plan.bytes_tiles + plan.bytes_group;
     if (sum.blocks > 1) plan.bytes_thread += plan.tiles * plan.group * tile_units * unit;
     return plan;
   }
@@ -135,7 +144,7 @@ struct WindowSums {
     char* const own = at(workspace, cut.bytes_offsets + cut.bytes_b);
     cut.runs.set_offsets(cut.sides, cut.boxes.layout, offsets);
     const Call call{p, args, cut, offsets, b};
-    parallel(cut.threads, [&](int thread, int team) { pack(call, thread, team); });
+    if (cut.ahead) parallel(cut.threads, [&](int thread, int team) { pack(call, thread, team); });
     std::int64_t counter = 0;
     parallel(cut.threads, [&](int thread, int team) {
       Tickets tickets(&counter, p.g * cut.parts, team);
@@ -207,22 +216,28 @@ struct WindowSums {
   // Each thread packs some panels of the weights.
   static CKDISP_CPU_NOINLINE void pack(const Call& call, int thread, int team) noexcept {
     const Plan& cut = call.cut;
-    const WindowRuns& runs = cut.runs;
-    const Index count = runs.runs == 0 ? 0 : call.p.g * cut.sum.blocks * cut.panels;
+    const Index count = cut.runs.runs == 0 ? 0 : call.p.g * cut.sum.blocks * cut.panels;
     for (Index i = part_start(count, team, thread); i < part_start(count, team, thread + 1); ++i) {
       const Index panel = i % cut.panels;
       const Index group = i / cut.panels / cut.sum.blocks;
       const SumBlock block = sum_block(cut, i / cut.panels % cut.sum.blocks);
-      std::uint32_t* to = panel_of(call, group, block, panel);
-      for (Index run = 0; run < block.runs; ++run) {
-        // All channels of each tap of a merged run, or a piece of those of one tap.
-        const Index start = runs.merged ? 0 : block.start * T::kr;
-        const Index units = runs.merged ? runs.units : block.units;
-        for (Index tap = 0; tap < runs.taps(cut.sides); ++tap) {
-          pack_tap(call, group, runs.position(cut.sides, block.run + run, tap), panel, start,
-                   least(units * T::kr, runs.channels - start), to);
-          to += units * T::nr;
-        }
+      pack_panel(call, group, block, panel, panel_of(call, group, block, panel));
+    }
+  }
+
+  // One panel of one block of the sum.
+  static CKDISP_CPU_INLINE void pack_panel(const Call& call, Index group, const SumBlock& block,
+                                           Index panel, std::uint32_t* to) {
+    const Plan& cut = call.cut;
+    const WindowRuns& runs = cut.runs;
+    // All channels of each tap of a merged run, or a piece of those of one tap.
+    const Index start = runs.merged ? 0 : block.start * T::kr;
+    const Index units = runs.merged ? runs.units : block.units;
+    for (Index run = 0; run < block.runs; ++run) {
+      for (Index tap = 0; tap < runs.taps(cut.sides); ++tap) {
+        pack_tap(call, group, runs.position(cut.sides, block.run + run, tap), panel, start,
+                 least(units * T::kr, runs.channels - start), to);
+        to += units * T::nr;
       }
     }
   }
@@ -268,7 +283,9 @@ struct WindowSums {
                                      at(source, group * cut.runs.channels * T::size_a), window);
     }
     auto* const places = reinterpret_cast<TilePlace*>(scratch + cut.bytes_window);
-    auto* const kept = reinterpret_cast<Acc*>(scratch + cut.bytes_window + cut.bytes_tiles);
+    auto* const own_b =
+        reinterpret_cast<std::uint32_t*>(scratch + cut.bytes_window + cut.bytes_tiles);
+    auto* const kept = reinterpret_cast<Acc*>(at(own_b, cut.bytes_group));
     const Index tiles = place_tiles(cut, box, group * cut.channels, places);
     const Index end = part_start(cut.panels, cut.splits, split + 1);
     for (Index first = part_start(cut.panels, cut.splits, split); first < end; first += cut.group) {
@@ -277,10 +294,19 @@ struct WindowSums {
         const SumBlock block = sum_block(cut, number);
         const bool begins = number == 0, ends = number + 1 == cut.sum.blocks;
         Acc* acc = cut.sum.blocks > 1 ? kept : nullptr;
+        const Index size = T::nr * block.runs * block.units;
+        const std::uint32_t* b = own_b;
+        if (cut.ahead) {
+          b = panel_of(call, group, block, first);
+        } else {
+          for (Index i = 0; i < panels; ++i) {
+            pack_panel(call, group, block, first + i, own_b + i * size);
+          }
+        }
         for (Index i = 0; i < tiles; ++i) {
-          for (Index panel = first; panel < first + panels; ++panel) {
-            one_tile(call, places[i], block, window, panel_of(call, group, block, panel),
-                     panel * T::nr, acc, begins, ends);
+          for (Index panel = 0; panel < panels; ++panel) {
+            one_tile(call, places[i], block, window, b + panel * size, (first + panel) * T::nr, acc,
+                     begins, ends);
             if (acc != nullptr) acc += tile_units;
           }
         }
