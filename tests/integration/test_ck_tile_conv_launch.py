@@ -20,7 +20,7 @@ SMALL = {"tile": (64, 64, 64), "wave": (2, 2, 1), "warp": (32, 32, 16), "pipelin
 SMALL_32 = {"tile": (64, 64, 64), "wave": (4, 2, 1), "warp": (16, 16, 16), "pipeline": "compv3"}
 FWD = {**SMALL, "arch": "gfx942", "vector": (2, 4, 4)}
 DATA = {**SMALL, "arch": "gfx942", "vector": (2, 8, 4)}
-WEIGHT = {**SMALL, "arch": "gfx942", "vector": (8, 8, 4)}
+WEIGHT = {**SMALL, "arch": "gfx942", "vector": (8, 8, 4), "two_stage": False}
 
 KEYS = {
     "fwd": make_key("conv.fwd", **FWD),
@@ -35,12 +35,10 @@ KEYS = {
     "merged": make_key("conv.fwd", **(FWD | {"vector": (2, 2, 1)}), groups_to_merge=2),
     "fwd32": make_key("conv.fwd", **SMALL_32, arch="gfx1201", vector=(2, 2, 4)),
     "data": make_key("conv.bwd_data", **DATA),
-    "data1": make_key("conv.bwd_data", **DATA, layout="nwgc"),
     "data3": make_key("conv.bwd_data", **DATA, layout="ndhwgc", dtype="bf16"),
     "weight": make_key("conv.bwd_weight", **WEIGHT, split_k=True),
     "weight1": make_key("conv.bwd_weight", **WEIGHT, layout="nwgc"),
-    "weight3": make_key("conv.bwd_weight", **WEIGHT, layout="ndhwgc", split_k=True),
-    "stages": make_key("conv.bwd_weight", **WEIGHT, split_k=True, two_stage=True),
+    "stages": make_key("conv.bwd_weight", **{**WEIGHT, "two_stage": True}, split_k=True),
     "merged_weight": make_key("conv.bwd_weight", **WEIGHT, groups_to_merge=2),
 }  # fmt: skip
 

@@ -41,12 +41,12 @@ inline bool pointer_fits(const char* name, const void* pointer, std::size_t byte
 }
 
 template <class Args>
-bool start(const hip::Api& api, void* function, const Grid& grid, unsigned block, Args& args,
+bool start(const hip::Api& api, void* function, const Grid& grid, unsigned block, const Args& args,
            void* stream, Refusal* refusal) {
   std::size_t size = sizeof args;
-  // HIP_LAUNCH_PARAM_BUFFER_POINTER, ..._SIZE, ..._END
-  void* extra[] = {reinterpret_cast<void*>(1), &args, reinterpret_cast<void*>(2), &size,
-                   reinterpret_cast<void*>(3)};
+  // HIP_LAUNCH_PARAM_BUFFER_POINTER, ..._SIZE, ..._END; the arguments are copied.
+  void* extra[] = {reinterpret_cast<void*>(1), const_cast<Args*>(&args), reinterpret_cast<void*>(2),
+                   &size, reinterpret_cast<void*>(3)};
   const int error = api.ModuleLaunchKernel(function, grid.x, grid.y, grid.z, block, 1, 1,
                                            /*shared_bytes=*/0, stream, nullptr, extra);
   return error == hip::kSuccess ||

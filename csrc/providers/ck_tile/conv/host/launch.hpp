@@ -73,8 +73,8 @@ struct Launcher<Key> {
                              [] { return convert_name(CodeOf<Key>::value.key); });
     if (function == nullptr) return false;
     const std::int64_t count = ConvSizes(p).wei;
-    typename Stage::Args args{static_cast<const typename Stage::From*>(workspace),
-                              static_cast<typename Stage::To*>(data.result), count};
+    const typename Stage::Args args{static_cast<const typename Stage::From*>(workspace),
+                                    static_cast<typename Stage::To*>(data.result), count};
     const auto blocks = static_cast<unsigned>(ceil_div(count, Stage::block_elements));
     return start(*api, function, {blocks, 1, 1}, Stage::block_size, args, launch.stream, refusal);
   }
@@ -96,8 +96,9 @@ struct Launcher<Key> {
           void* const function = Functions<Key>::of_variant(api, index, launch.device, refusal);
           if (function == nullptr) return false;
           const dim3 grid = Arguments::Ck::GridSize(args);
-          typename Kernel<Key>::Args passed{args};
-          return start(api, function, {grid.x, grid.y, grid.z}, Kernel<Key>::block_size, passed,
+          // They are the kernel's only ones; of a data gradient they are large.
+          static_assert(sizeof args == sizeof(typename Kernel<Key>::Args));
+          return start(api, function, {grid.x, grid.y, grid.z}, Kernel<Key>::block_size, args,
                        launch.stream, refusal);
         });
   }

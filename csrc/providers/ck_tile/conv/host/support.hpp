@@ -12,6 +12,8 @@ struct Support<Key> {
   static constexpr const ConvKey& key = Key::key;
   using Loop = MainLoop<Key>;
   static constexpr std::int64_t largest = kLargest;
+  // Blocks in the second and third dimension of a grid.
+  static constexpr std::int64_t kLayers = 65535;
 
   static bool supports(const ConvProblemData& p, Refusal* refusal) {
     if (!has_types_of(key, p, refusal) || !has_operation_of(key, p, refusal) ||
@@ -33,10 +35,9 @@ struct Support<Key> {
   static bool splits(const ConvProblemData& p, Refusal* refusal) {
     const int parts = p.k_batch;
     if (parts == 1) return true;
-    constexpr int most = 65535;  // blocks in the grid's third dimension
-    if (parts < 1 || parts > most) {
-      return refuse(refusal, Reason::split_k, "k_batch is %d, it must be between 1 and %d", parts,
-                    most);
+    if (parts < 1 || parts > kLayers) {
+      return refuse(refusal, Reason::split_k, "k_batch is %d, it must be between 1 and %lld", parts,
+                    number(kLayers));
     }
     if (!Loop::is_bwd_weight) {
       return refuse(refusal, Reason::split_k,
@@ -135,8 +136,7 @@ struct Support<Key> {
         if (!size_fits(row.name, row.size, most, refusal)) return false;
       }
     }
-    constexpr std::int64_t layers = 65535;  // blocks in the grid's second dimension
-    if (!size_fits("the number of groups", p.g, layers * key.groups_to_merge, refusal)) {
+    if (!size_fits("the number of groups", p.g, kLayers * key.groups_to_merge, refusal)) {
       return false;
     }
     if constexpr (Loop::is_bwd_data) {
@@ -154,16 +154,7 @@ struct Support<Key> {
   }
 
   static bool reachable(const ConvProblemData& p, Refusal* refusal) {
-    const std::int64_t images = Reach<Key>::images(p);
-    if (images == 0) return Reach<Key>::rows(p) > 0 || too_large(p, refusal);
-    constexpr std::int64_t layers = 65535;  // blocks in the grid's third dimension
-    if (p.n / images > layers) {
-      return refuse(refusal, Reason::shape,
-                    "%lld images in parts of %lld, which the kernel's offsets reach, are more "
-                    "parts than the %lld of a launch",
-                    number(p.n), number(images), number(layers));
-    }
-    return true;
+    return Reach<Key>::images(p) > 0 || Reach<Key>::rows(p) > 0 || too_large(p, refusal);
   }
 
   static bool too_large(const ConvProblemData& p, Refusal* refusal) {
@@ -186,8 +177,9 @@ struct Support<Key> {
     }
     // Threads in a dimension of the grid are of 32 bits.
     constexpr std::int64_t most = 0xffffffff / Kernel<Key>::block_size;
-    const std::int64_t blocks = ConvArguments<Key>::Ck::GridSize(args).x;
-    return size_fits("the number of tiles of C", blocks, std::min(most, largest), refusal);
+    const dim3 grid = ConvArguments<Key>::Ck::GridSize(args);
+    return size_fits("the number of tiles of C", grid.x, std::min(most, largest), refusal) &&
+           size_fits("the number of layers of images or parts", grid.z, kLayers, refusal);
   }
 
   static long long number(std::int64_t value) { return value; }

@@ -40,7 +40,7 @@ struct Launcher<Key> {
     unsigned grid_x = 0;
     if (!blocks(*api, s, index, function, launch.device, &grid_x, refusal)) return false;
     const unsigned grid_z = key.persistent ? 1 : static_cast<unsigned>(s.k_batch);
-    Args args = arguments(s, data);
+    const Args args = arguments(s, data);
     return start(*api, function, {grid_x, 1, grid_z}, Kernel<Key>::block_size, args, launch.stream,
                  refusal);
   }
