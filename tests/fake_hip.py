@@ -119,7 +119,9 @@ def gpu_keys(count: int, arch: str = "gfx942") -> list[KernelKey]:
     """``count`` valid keys that share a tile and its types."""
     keys = many_gpu_keys(4000, arch)
     first = keys[0]
-    same = (k for k in keys if all(getattr(k, f) == getattr(first, f) for f in TILE_FIELDS))
+    same = (
+        k for k in keys if all(getattr(k, f) == getattr(first, f) for f in TILE_FIELDS[first.op])
+    )
     return list(same)[:count]
 
 

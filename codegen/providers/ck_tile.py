@@ -58,10 +58,18 @@ _DEFINES = {
 }
 
 # Kernels that agree in these share most of what the compiler instantiates.
-TILE_FIELDS = (
-    *("op", "arch", "dtype_a", "dtype_b", "dtype_c", "dtype_acc", "layout"),
-    *("tile", "wave", "warp", "pipeline", "scheduler"),
-)
+_LOOP_FIELDS = ("tile", "wave", "warp", "pipeline", "scheduler")
+TILE_FIELDS = {
+    "gemm": (
+        *("op", "arch", "dtype_a", "dtype_b", "dtype_c", "dtype_acc", "layout"),
+        *_LOOP_FIELDS,
+    ),
+    "conv": (
+        *("family", "arch", "dtype_in", "dtype_wei", "dtype_out", "dtype_acc", "layout"),
+        *_LOOP_FIELDS,
+        "vector",
+    ),
+}
 _GROUP_SIZE = 16  # memory of one compile job grows with it
 _HOST_SIZE = 32
 
@@ -121,7 +129,7 @@ def _device_steps(
 
 
 def _tile_name(key: KernelKey) -> str:
-    values = (getattr(key, field) for field in TILE_FIELDS)
+    values = (getattr(key, field) for field in TILE_FIELDS[key.op])
     return "_".join("x".join(map(str, v)) if isinstance(v, tuple) else token(v) for v in values)
 
 
