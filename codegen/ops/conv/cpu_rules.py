@@ -4,17 +4,46 @@ from __future__ import annotations
 
 import functools
 
-from ...enums import SPECIALIZATION
+import numpy as np
+
+from ...arch import arch
+from ...columns import Array, Columns
+from ...enums import DTYPE, SPECIALIZATION
 from ...rules import Rule
 from .. import facts, tiles
 from ..kinds import fixed_on_cpu, kind_rule
 from .key import ConvKey
+from .operands import DTYPES
 
 PIPELINES = ("packed", "direct")
+DIRECT_TYPES = ("fp32", "fp16", "bf16")
 _SPECIAL = ("default", "filter1x1_stride1_pad0")
 
 _cpu_rule = functools.partial(kind_rule, False)
 _fixed = functools.partial(fixed_on_cpu, ConvKey)
+
+
+def _direct_tile(c: Columns) -> Array:
+    lanes = np.maximum(facts.arch_array("vector_bytes")[c["arch"]] // 4, 1)
+    registers = facts.arch_array("vector_registers")[c["arch"]]
+    vectors = c["warp_n"].astype(np.int64) // lanes
+    used = c["warp_m"].astype(np.int64) * vectors + vectors + 1
+    fits = (c["warp_n"] % lanes == 0) & (used <= registers) & (c["warp_m"] > 0) & (vectors > 0)
+    return np.asarray(~facts.has_pipeline(c, "direct") | (fits & (c["warp_k"] == 1)))
+
+
+def _direct_tile_reason(k: ConvKey) -> str:
+    found = arch(k.arch)
+    return (
+        f"register tile {tiles.join((k.warp,))} of direct: pixels x channels x 1, with channels a "
+        f"multiple of {found.vector_bytes // 4} and all in {found.vector_registers} vector "
+        "registers with one row of weights"
+    )
+
+
+def _direct_types(c: Columns) -> Array:
+    same = [facts.one_of(DTYPE, DIRECT_TYPES, c[name]) for name in DTYPES]
+    return np.asarray(~facts.has_pipeline(c, "direct") | np.logical_and.reduce(same))
 
 
 RULES: tuple[Rule, ...] = (
@@ -52,4 +81,21 @@ RULES: tuple[Rule, ...] = (
     _fixed("num_wave_groups", 1, "a CPU has no waves"),
     _fixed("block_per_cu", 1, "a CPU has no blocks"),
     tiles.CPU_BLOCK,
+    _cpu_rule(
+        "direct_tile",
+        "the register tile of direct is made of whole vectors that fit the registers",
+        "arch pipeline warp_m warp_n warp_k",
+        _direct_tile,
+        _direct_tile_reason,
+    ),
+    _cpu_rule(
+        "direct_dtype",
+        "direct computes fp32, fp16 and bf16",
+        f"pipeline {' '.join(DTYPES)}",
+        _direct_types,
+        lambda k: (
+            f"pipeline direct has no kernel for {k.dtype_in}, {k.dtype_wei} and {k.dtype_out}; "
+            f"use {', '.join(DIRECT_TYPES)}, or packed"
+        ),
+    ),
 )

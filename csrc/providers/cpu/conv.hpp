@@ -34,18 +34,27 @@ struct Conv {
     return ConvSupport<Kernel>::supports(p, refusal) && Pipe::supports(p, refusal);
   }
 
+  // Without images there is nothing to do but to clear the gradient of the weights.
   static double cost(const void* problem, const Launch* launch) {
+    if (problem_of(problem).n == 0) return 0;
     return Pipe::seconds(problem_of(problem), usable_threads(launch));
   }
 
   static std::uint64_t workspace_size(const void* problem, const Launch* launch) {
+    if (problem_of(problem).n == 0) return 0;
     return Pipe::workspace_size(problem_of(problem), usable_threads(launch));
   }
 
   static bool run(const void* problem, const void* args, void* workspace, const Launch* launch,
                   Refusal*) {
-    Pipe::run(problem_of(problem), *static_cast<const ConvArgs*>(args), workspace,
-              usable_threads(launch));
+    const ConvProblemData& p = problem_of(problem);
+    const auto& data = *static_cast<const ConvArgs*>(args);
+    if (p.n > 0) {
+      Pipe::run(p, data, workspace, usable_threads(launch));
+    } else if (weights) {
+      const Index bytes = p.g * p.k * p.c * filter_taps(p) * size_of(Kernel::key.dtype_wei);
+      __builtin_memset(data.result, 0, static_cast<std::size_t>(bytes));
+    }
     return true;
   }
 

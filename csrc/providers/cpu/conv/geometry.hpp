@@ -152,6 +152,7 @@ struct Piece {
 template <class F>
 CKDISP_CPU_INLINE void for_pieces(const Geometry& g, const Runs& runs, int kr, Index k, Index depth,
                                   Index longest, const F& f) {
+  if (depth == 0) return;  // no taps
   const Index width = runs.merged ? 1 : g.axis[kDims - 1].taps;
   Piece piece{};
   piece.index = k / runs.padded;
