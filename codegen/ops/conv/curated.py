@@ -13,6 +13,7 @@ from typing import Any
 from ...arch import arch
 from .. import facts
 from ..gemm.curated import curated as gemm_curated
+from .cpu_rules import DIRECT_TYPES
 from .key import Triple
 
 _HERE = Path(__file__).parent
@@ -57,7 +58,7 @@ def _cpu_rows(level: str, family: str, a: str, b: str) -> Iterator[Curated]:
         if row.pipeline == "packed":
             for special in (_GENERAL, _POINTWISE):
                 yield Curated(row.tile, (1, 1, 1), row.warp, "packed", "default", special)
-    if a == b and a in ("fp32", "fp16", "bf16"):
+    if a == b and a in DIRECT_TYPES:
         tile = _triple(_document("curated_cpu.json")["direct"][level])
         yield Curated(tile, (1, 1, 1), tile, "direct", "default")
 
