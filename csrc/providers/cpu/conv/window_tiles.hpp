@@ -66,6 +66,7 @@ struct WindowTiles {
                   3 * (second ? i - pointers_of_half : +i) * line;
         __asm__("" : "+r"(from[i]));  // hides that they belong together
       });
+#pragma GCC unroll 2
       for (Index k = 0; k < sum.units; ++k) {
         unroll<(Vectors * lanes * 4 + 63) / 64>([&](auto i) CKDISP_CPU_LAMBDA {
           __builtin_prefetch(reinterpret_cast<const char*>(b) + M::ahead + 64 * i);
@@ -128,6 +129,7 @@ struct PixelTiles {
     for (Index i = 0; i < sum.lines_count; ++i) {
       const std::uint32_t* from_a = a + sum.lines[i].a;
       const std::uint32_t* from_b = b + sum.lines[i].b;
+#pragma GCC unroll 2
       for (Index pixel = 0; pixel < sum.count; ++pixel) {
         U bk[Vectors];
         unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA { bk[v] = load<U>(from_b + v * lanes); });
