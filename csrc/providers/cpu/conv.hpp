@@ -3,7 +3,7 @@
 #pragma once
 
 #include "conv/direct.hpp"
-#include "conv/implicit.hpp"
+#include "conv/pointwise.hpp"
 #include "conv/support.hpp"
 #include "conv/windowed.hpp"
 
@@ -22,7 +22,7 @@ struct Conv {
   static constexpr bool special = Kernel::key.specialization != ConvSpecialization::default_;
   static constexpr bool weights = Kernel::key.family == Family::conv_bwd_weight;
   using Windowed = std::conditional_t<weights, ConvWindowedWeights<Kernel>, ConvWindowed<Kernel>>;
-  using Packed = std::conditional_t<special, ConvImplicit<Kernel>, Windowed>;
+  using Packed = std::conditional_t<special, ConvPointwise<Kernel>, Windowed>;
   using Pipe = std::conditional_t<direct, ConvDirect<Kernel>, Packed>;
 
   static const ConvProblemData& problem_of(const void* problem) {

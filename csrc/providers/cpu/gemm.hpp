@@ -28,14 +28,14 @@ struct Gemm {
 
   static std::uint64_t workspace_size(const void* problem, const Launch* launch) {
     const GemmProblemData& p = problem_of(problem);
-    return p.m == 0 || p.n == 0 ? 0 : Pipe::workspace_size(p, launch);
+    return p.m == 0 || p.n == 0 ? 0 : Pipe::workspace_size(p, usable_threads(launch));
   }
 
   static bool run(const void* problem, const void* args, void* workspace, const Launch* launch,
                   Refusal*) {
     const GemmProblemData& p = problem_of(problem);
     if (p.m == 0 || p.n == 0) return true;
-    Pipe::run(p, *static_cast<const GemmArgs*>(args), workspace, launch);
+    Pipe::run(p, *static_cast<const GemmArgs*>(args), workspace, usable_threads(launch));
     return true;
   }
 

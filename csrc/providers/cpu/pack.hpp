@@ -19,95 +19,81 @@ CKDISP_CPU_INLINE void store_units(std::uint32_t* to, int x, V v) {
   }
 }
 
-// Lines of a matrix that are `step` bytes apart.
-struct EvenLines {
-  const char* first;
-  Index step;
-  CKDISP_CPU_INLINE const char* operator[](Index i) const { return first + i * step; }
-  // What is worth fetching while `line` is read.
-  CKDISP_CPU_INLINE const char* ahead(const char* line) const { return line + 8 * step; }
-};
-
-// A square of lines x .. x + lanes, of which `Lines` belong to the panel, and lanes units of k,
-// from byte `offset` of each line.
-template <class T, Dtype D, int Width, int Lines, class From>
-CKDISP_CPU_INLINE void pack_square(std::uint32_t* to, int x, const From& from, Index offset) {
+// A square of lines x .. x + lanes, of which `Lines` belong to the panel, and lanes units of k.
+template <class T, Dtype D, int Width, int Lines>
+CKDISP_CPU_INLINE void pack_square(std::uint32_t* to, int x, const char* from, Index line) {
   constexpr int lanes = T::lanes;
   typename T::U v[lanes] = {};
   unroll<Lines>([&](auto i) CKDISP_CPU_LAMBDA {
-    const char* const line = from[x + i] + offset;
-    __builtin_prefetch(line + 256);
-    v[i] = units_along_k<T, D>(line, Index{lanes} * T::kr);
+    __builtin_prefetch(from + i * line + 256);
+    v[i] = units_along_k<T, D>(from + i * line, Index{lanes} * T::kr);
   });
   transpose(v);
   unroll<lanes>([&](auto i) CKDISP_CPU_LAMBDA { store_units<Width>(to + i * Width, x, v[i]); });
 }
 
 // The same at the edges: `lines` lines exist and `count` values along k.
-template <class T, Dtype D, int Width, class From>
-CKDISP_CPU_NOINLINE void pack_edge(std::uint32_t* to, int x, const From& from, Index offset,
+template <class T, Dtype D, int Width>
+CKDISP_CPU_NOINLINE void pack_edge(std::uint32_t* to, int x, const char* from, Index line,
                                    Index lines, Index count) noexcept {
   constexpr int lanes = T::lanes;
   typename T::U v[lanes] = {};
-  for (int i = 0; i < lanes && i < lines; ++i) {
-    v[i] = units_along_k<T, D>(from[x + i] + offset, count);
-  }
+  for (int i = 0; i < lanes && i < lines; ++i) v[i] = units_along_k<T, D>(from + i * line, count);
   transpose(v);
   const Index units = ceil_div(count, T::kr);
   for (Index i = 0; i < units; ++i) store_units<Width>(to + i * Width, x, v[i]);
 }
 
-// From lines contiguous along k: `width` of them, `depth` values of each.
-template <class T, Dtype D, int Width, class From>
-CKDISP_CPU_NOINLINE void pack_along_k(std::uint32_t* to, const From& from, Index width,
+// From a matrix contiguous along k: `width` lines of `depth` values, `line` bytes apart.
+template <class T, Dtype D, int Width>
+CKDISP_CPU_NOINLINE void pack_along_k(std::uint32_t* to, const char* from, Index line, Index width,
                                       Index depth) noexcept {
   constexpr int lanes = T::lanes;
   constexpr int whole = Width / lanes * lanes;
   constexpr Index step = Index{lanes} * T::kr;
-  Index offset = 0;
   for (Index k = 0; k < depth; k += step) {
     if (width == Width && k + step <= depth) {
       for (int x = 0; x < whole; x += lanes) {
-        pack_square<T, D, Width, lanes>(to, x, from, offset);
+        pack_square<T, D, Width, lanes>(to, x, from + x * line, line);
       }
       if constexpr (whole < Width) {
-        pack_square<T, D, Width, Width - whole>(to, whole, from, offset);
+        pack_square<T, D, Width, Width - whole>(to, whole, from + whole * line, line);
       }
     } else {
       for (int x = 0; x < Width; x += lanes) {
-        pack_edge<T, D, Width>(to, x, from, offset, width - x, least(step, depth - k));
+        pack_edge<T, D, Width>(to, x, from + x * line, line, width - x, least(step, depth - k));
       }
     }
-    offset += step * size_of(D);
+    from += step * size_of(D);
     to += lanes * Width;
   }
 }
 
-// From lines contiguous across k: `depth` of them in order, of which `width` values are the panel's
-// and `readable` exist.
-template <class T, Dtype D, int Width, class From>
-CKDISP_CPU_NOINLINE void pack_across_k(std::uint32_t* to, From&& from, Index width, Index readable,
-                                       Index depth) noexcept {
+// From a matrix contiguous across k: `depth` lines, of which `width` values are the panel's and
+// `readable` exist.
+template <class T, Dtype D, int Width>
+CKDISP_CPU_NOINLINE void pack_across_k(std::uint32_t* to, const char* from, Index line, Index width,
+                                       Index readable, Index depth) noexcept {
   constexpr int lanes = T::lanes;
   const bool whole = width == Width && round_up(Width, lanes) <= readable;
   for (Index k = 0; k < depth; k += T::kr) {
-    const char* const line = from[k];
-    const char* next = T::kr == 2 && k + 1 < depth ? from[k + 1] : nullptr;
+    const char* next = k + 1 < depth ? from + line : nullptr;
     if (whole) {
       unroll<(Width * size_of(D) + 63) / 64>(
-          [&](auto i) CKDISP_CPU_LAMBDA { __builtin_prefetch(from.ahead(line) + 64 * i); });
+          [&](auto i) CKDISP_CPU_LAMBDA { __builtin_prefetch(from + 8 * line + 64 * i); });
       unroll<(Width + lanes - 1) / lanes>([&](auto i) CKDISP_CPU_LAMBDA {
         const Index at = Index{i} * lanes * size_of(D);
         store_units<Width>(to, i * lanes,
-                           units_across_k<T, D>(line + at, next ? next + at : next, lanes));
+                           units_across_k<T, D>(from + at, next ? next + at : next, lanes));
       });
     } else {
       for (int x = 0; x < Width; x += lanes) {
         const Index at = Index{x} * size_of(D);
         const Index count = most(0, least(lanes, width - x));
-        store_units<Width>(to, x, units_across_k<T, D>(line + at, next ? next + at : next, count));
+        store_units<Width>(to, x, units_across_k<T, D>(from + at, next ? next + at : next, count));
       }
     }
+    from += T::kr * line;
     to += Width;
   }
 }
@@ -121,10 +107,10 @@ CKDISP_CPU_INLINE void pack_b(std::uint32_t* to, const GemmProblemData& p, const
   const Index line = p.ldb * T::size_b;
   if constexpr (T::b_along_k) {
     const char* from = at(b, j * line + k * T::size_b);
-    pack_along_k<T, dtype, T::nr>(to, EvenLines{from, line}, width, depth);
+    pack_along_k<T, dtype, T::nr>(to, from, line, width, depth);
   } else {
     const char* from = at(b, k * line + j * T::size_b);
-    pack_across_k<T, dtype, T::nr>(to, EvenLines{from, line}, width, p.n - j, depth);
+    pack_across_k<T, dtype, T::nr>(to, from, line, width, p.n - j, depth);
   }
 }
 
@@ -137,10 +123,10 @@ CKDISP_CPU_INLINE void pack_a(std::uint32_t* to, const GemmProblemData& p, const
   const Index line = p.lda * T::size_a;
   if constexpr (T::a_along_k) {
     const char* from = at(a, i * line + k * T::size_a);
-    pack_along_k<T, dtype, T::mr>(to, EvenLines{from, line}, width, depth);
+    pack_along_k<T, dtype, T::mr>(to, from, line, width, depth);
   } else {
     const char* from = at(a, k * line + i * T::size_a);
-    pack_across_k<T, dtype, T::mr>(to, EvenLines{from, line}, width, p.m - i, depth);
+    pack_across_k<T, dtype, T::mr>(to, from, line, width, p.m - i, depth);
   }
 }
 

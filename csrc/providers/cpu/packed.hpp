@@ -25,26 +25,7 @@ struct PackedPlan {
   Index bytes_part;  // of one part's block of A and accumulators
 };
 
-// Where the panels of a GEMM come from: matrices with leading dimensions. C is one too.
 template <class Kernel>
-struct Matrices {
-  using T = Traits<Kernel>;
-  static constexpr bool scattered = false;
-
-  const GemmProblemData& p;
-  const GemmArgs& args;
-
-  CKDISP_CPU_INLINE void a(std::uint32_t* to, Index row, Index k, Index depth) const {
-    pack_a<T>(to, p, args.a, row, k, depth);
-  }
-  CKDISP_CPU_INLINE void b(std::uint32_t* to, Index column, Index k, Index depth) const {
-    pack_b<T>(to, p, args.b, column, k, depth);
-  }
-};
-
-// `Source` packs the panels: a(to, row, k, depth) and b(to, column, k, depth) as Matrices does. If
-// it is scattered, row(i) is where row i of C lies, else C is a matrix.
-template <class Kernel, class Source = Matrices<Kernel>>
 struct Packed {
   using T = Traits<Kernel>;
   using Acc = typename T::Acc;
@@ -58,8 +39,6 @@ struct Packed {
   // Panels of B packed at a time: groups of 8 MiB in all, in the outermost cache.
   static constexpr Index tile_n =
       group_n * most(1, (Index{1} << 23) / (group_n * T::nr * tile_k * unit));
-  // Whether tiles may be summed where C lies.
-  static constexpr bool sums_in_place = E::c_is_accumulator && !Source::scattered;
   static constexpr Index tile_bytes = Index{T::mr} * T::nr * unit;
   // Bytes of accumulators that a thread may keep between two depths, unless C is very tall.
   static constexpr Index kept_limit = Index{1} << 24;
@@ -101,7 +80,7 @@ struct Packed {
           most(plan.parts_m, least(plan.panels_m, Index{plan.parts_m} * parts_per_thread)));
     }
     plan.block_k = even_block(plan.units, tile_k);
-    const bool keep = !sums_in_place && plan.block_k < plan.units;
+    const bool keep = !E::c_is_accumulator && plan.block_k < plan.units;
     const Index part_m = ceil_div(plan.panels_m, plan.parts_m);
     Index limit_n = tile_n;
     if (keep) limit_n = least(limit_n, most(512 / T::nr, kept_limit / (part_m * tile_bytes)));
@@ -115,38 +94,20 @@ struct Packed {
     return plan;
   }
 
-  static std::uint64_t workspace_size(const GemmProblemData& p, const Launch* launch) {
-    return workspace_size(p, usable_threads(launch));
-  }
-
   static std::uint64_t workspace_size(const GemmProblemData& p, int threads) {
     const PackedPlan cut = plan(p, threads);
     return static_cast<std::uint64_t>(round_up(cut.bytes_b, 64) +
                                       cut.bytes_part * cut.parts_m * cut.parts_n);
   }
 
-  static void run(const GemmProblemData& p, const GemmArgs& args, void* workspace,
-                  const Launch* launch) {
-    run(p, args, Source{p, args}, workspace, usable_threads(launch));
-  }
-
-  static void run(const GemmProblemData& p, const GemmArgs& args, const Source& source,
-                  void* workspace, int threads) {
+  static void run(const GemmProblemData& p, const GemmArgs& args, void* workspace, int threads) {
     const PackedPlan cut = plan(p, threads);
     std::int64_t counter = 0;
-    const Call call{p, args, source, cut};
     parallel(cut.threads,
-             [&](int thread, int team) { work(call, workspace, &counter, thread, team); });
+             [&](int thread, int team) { work(p, args, cut, workspace, &counter, thread, team); });
   }
 
  private:
-  struct Call {
-    const GemmProblemData& p;
-    const GemmArgs& args;
-    const Source& source;
-    const PackedPlan& cut;
-  };
-
   // One block of the problem as one thread sees it.
   struct Block {
     Index row, rows;             // panels of A
@@ -157,10 +118,9 @@ struct Packed {
     Acc* acc;                    // tiles of accumulators kept between two depths, or null
   };
 
-  static CKDISP_CPU_NOINLINE void work(const Call& call, void* workspace, std::int64_t* counter,
-                                       int thread, int team) noexcept {
-    const GemmProblemData& p = call.p;
-    const PackedPlan& cut = call.cut;
+  static CKDISP_CPU_NOINLINE void work(const GemmProblemData& p, const GemmArgs& args,
+                                       const PackedPlan& cut, void* workspace,
+                                       std::int64_t* counter, int thread, int team) noexcept {
     auto* const panels_b = static_cast<std::uint32_t*>(workspace);
     char* const own = at(workspace, round_up(cut.bytes_b, 64));
     Tickets tickets(counter, Index{cut.parts_m} * cut.parts_n, team);
@@ -170,8 +130,8 @@ struct Packed {
       do {  // once even if K is 0: C is then op(0, D...)
         const Index depth = least(cut.block_k, cut.units - k);
         for (Index j = thread; j < jn; j += team) {
-          call.source.b(panels_b + j * T::nr * depth, (jb + j) * T::nr, k * T::kr,
-                        least(depth * T::kr, p.k - k * T::kr));
+          pack_b<T>(panels_b + j * T::nr * depth, p, args.b, (jb + j) * T::nr, k * T::kr,
+                    least(depth * T::kr, p.k - k * T::kr));
         }
         barrier(team);
         for (Index part = tickets.take(); part >= 0; part = tickets.take()) {
@@ -191,7 +151,7 @@ struct Packed {
           if (cut.bytes_part > cut.bytes_a) {
             kept = reinterpret_cast<Acc*>(own + part * cut.bytes_part + cut.bytes_a);
           }
-          rows_of_part(call, block, packed_a, kept, im, k);
+          rows_of_part(p, args, cut, block, packed_a, kept, im, k);
         }
         tickets.next_phase();
         k += depth;
@@ -201,10 +161,10 @@ struct Packed {
   }
 
   // All rows of a part, a block at a time.
-  static CKDISP_CPU_INLINE void rows_of_part(const Call& call, Block& block,
+  static CKDISP_CPU_INLINE void rows_of_part(const GemmProblemData& p, const GemmArgs& args,
+                                             const PackedPlan& cut, Block& block,
                                              std::uint32_t* packed_a, Acc* kept, Index im,
                                              Index k) {
-    const PackedPlan& cut = call.cut;
     const Index start = part_start(cut.panels_m, cut.parts_m, im);
     const Index end = part_start(cut.panels_m, cut.parts_m, im + 1);
     for (Index i = start; i < end; i += cut.block_m) {
@@ -212,27 +172,27 @@ struct Packed {
       if (kept != nullptr) block.acc = kept + (i - start) * block.cols * T::mr * T::nr;
       block.rows = least(cut.block_m, end - i);
       for (Index r = 0; r < block.rows; ++r) {
-        call.source.a(packed_a + r * T::mr * block.units, (i + r) * T::mr, k * T::kr,
-                      least(block.units * T::kr, call.p.k - k * T::kr));
+        pack_a<T>(packed_a + r * T::mr * block.units, p, args.a, (i + r) * T::mr, k * T::kr,
+                  least(block.units * T::kr, p.k - k * T::kr));
       }
-      multiply(call, block);
+      multiply(p, args, block);
     }
   }
 
   // A panel of A stays in the first-level cache while a group of B's panels, which stays in the
   // second, goes past it.
-  static CKDISP_CPU_INLINE void multiply(const Call& call, const Block& block) {
+  static CKDISP_CPU_INLINE void multiply(const GemmProblemData& p, const GemmArgs& args,
+                                         const Block& block) {
     for (Index g = 0; g < block.cols; g += group_n) {
       const Index end = least(block.cols, g + group_n);
       for (Index i = 0; i < block.rows; ++i) {
-        for (Index j = g; j < end; ++j) one_tile(call, block, i, j);
+        for (Index j = g; j < end; ++j) one_tile(p, args, block, i, j);
       }
     }
   }
 
-  static CKDISP_CPU_INLINE void one_tile(const Call& call, const Block& block, Index i, Index j) {
-    const GemmProblemData& p = call.p;
-    const GemmArgs& args = call.args;
+  static CKDISP_CPU_INLINE void one_tile(const GemmProblemData& p, const GemmArgs& args,
+                                         const Block& block, Index i, Index j) {
     const Index row = (block.row + i) * T::mr;
     const Index col = (block.col + j) * T::nr;
     const Index rows = least(T::mr, p.m - row);
@@ -241,7 +201,7 @@ struct Packed {
     const std::uint32_t* b = block.b + j * T::nr * block.units;
     const auto function = M::choose(rows, ceil_div(cols, T::lanes));
     const bool whole = M::computed_rows(rows) == rows && cols % T::lanes == 0;
-    if (sums_in_place && whole && block.acc == nullptr) {
+    if (E::c_is_accumulator && whole && block.acc == nullptr) {
       auto* const c = reinterpret_cast<Acc*>(at(args.c, (row * p.ldc + col) * unit));
       function(a, b, block.units, c, p.ldc, !block.first);
       if (block.last && !E::trivial(args)) E::tile(p, args, c, p.ldc, row, col, rows, cols);
@@ -250,30 +210,16 @@ struct Packed {
     if (block.acc != nullptr) {
       Acc* const acc = block.acc + (i * block.cols + j) * T::mr * T::nr;
       function(a, b, block.units, acc, T::nr, !block.first);
-      if (block.last) finish(call, acc, row, col, rows, cols);
+      if (block.last) E::tile(p, args, acc, T::nr, row, col, rows, cols);
       return;
     }
     alignas(64) Acc local[T::mr * T::nr];
     function(a, b, block.units, local, T::nr, false);
-    if constexpr (sums_in_place) {
+    if constexpr (E::c_is_accumulator) {
       if (!block.first) edge(args, p, local, row, col, rows, cols, true);
       if (!block.last) return edge(args, p, local, row, col, rows, cols, false);
     }
-    finish(call, local, row, col, rows, cols);
-  }
-
-  // Stores a tile of accumulators, whose rows are T::nr apart.
-  static CKDISP_CPU_INLINE void finish(const Call& call, const Acc* acc, Index row, Index col,
-                                       Index rows, Index cols) {
-    if constexpr (Source::scattered) {
-      GemmArgs args = call.args;
-      for (Index i = 0; i < rows; ++i) {
-        args.c = call.source.row(row + i);
-        E::tile(call.p, args, acc + i * T::nr, T::nr, 0, col, 1, cols);
-      }
-    } else {
-      E::tile(call.p, call.args, acc, T::nr, row, col, rows, cols);
-    }
+    E::tile(p, args, local, T::nr, row, col, rows, cols);
   }
 
   // Accumulators of a tile that does not fill its vectors: adds C to them, or stores them to C.

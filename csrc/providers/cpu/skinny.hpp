@@ -58,15 +58,14 @@ struct Skinny {
     return plan;
   }
 
-  static std::uint64_t workspace_size(const GemmProblemData& p, const Launch* launch) {
-    const SkinnyPlan cut = plan(p, usable_threads(launch));
+  static std::uint64_t workspace_size(const GemmProblemData& p, int threads) {
+    const SkinnyPlan cut = plan(p, threads);
     return static_cast<std::uint64_t>(cut.bytes_a + cut.bytes_result * cut.parts_k +
                                       cut.bytes_part * cut.parts_n * cut.parts_k);
   }
 
-  static void run(const GemmProblemData& p, const GemmArgs& args, void* workspace,
-                  const Launch* launch) {
-    const SkinnyPlan cut = plan(p, usable_threads(launch));
+  static void run(const GemmProblemData& p, const GemmArgs& args, void* workspace, int threads) {
+    const SkinnyPlan cut = plan(p, threads);
     parallel(cut.parts_n * cut.parts_k,
              [&](int thread, int team) { work(Call{p, args, cut, workspace}, thread, team); });
   }
@@ -216,8 +215,7 @@ struct Skinny {
                                      cut.chunk, !first);
             continue;
           }
-          pack_across_k<T, key.dtype_b, T::nr>(part.block, EvenLines{from, line}, width,
-                                               p.n - j0 - j, values);
+          pack_across_k<T, key.dtype_b, T::nr>(part.block, from, line, width, p.n - j0 - j, values);
           const auto* block = reinterpret_cast<const char*>(part.block);
           for (Index i = 0; i < cut.rows; i += T::mr) {
             K::choose_converted(least(T::mr, cut.rows - i))(

@@ -254,11 +254,10 @@ struct WindowSums {
     const char* from = at(call.args.wei, (group * p.k * line + position * p.c) * size);
     if constexpr (forward) {
       from += (column * line + channel) * size;
-      pack_along_k<T, dtype, T::nr>(to, EvenLines{from, line * size}, least(T::nr, left), count);
+      pack_along_k<T, dtype, T::nr>(to, from, line * size, least(T::nr, left), count);
     } else {
       from += (channel * line + column) * size;
-      pack_across_k<T, dtype, T::nr>(to, EvenLines{from, line * size}, least(T::nr, left), left,
-                                     count);
+      pack_across_k<T, dtype, T::nr>(to, from, line * size, least(T::nr, left), left, count);
     }
   }
 
