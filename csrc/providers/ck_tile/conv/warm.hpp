@@ -26,7 +26,7 @@ constexpr ConvKey warm_conv_key(Family family) {
   made.scheduler = Scheduler::intrawave;
   made.epilogue = Epilogue::cshuffle;
   made.specialization = ConvSpecialization::default_;
-  made.vector[0] = made.vector[1] = made.vector[2] = 4;
+  made.vector[0] = made.vector[1] = made.vector[2] = 8;
   made.groups_to_merge = made.num_wave_groups = made.block_per_cu = 1;
   return made;
 }
@@ -34,11 +34,22 @@ template <Family family>
 struct WarmConvKey {
   static constexpr ConvKey key = warm_conv_key(family);
 };
+template <Family family>
+using WarmConv = Kernel<WarmConvKey<family>>;
+template <Family family>
+using WarmConvArgs = typename WarmConv<family>::CkArgs;
 
 template <Family family>
-__device__ void warm_conv() {
-  using Warm = Kernel<WarmConvKey<family>>;
-  typename Warm::template Ck<true, TailNumber::Full, false>{}(typename Warm::CkArgs{});
+__device__ void warm_conv(const WarmConvArgs<family>& args) {
+  typename WarmConv<family>::template Ck<true, TailNumber::Full, false>{}(args);
+}
+
+inline __device__ void warm(const WarmConvArgs<Family::conv_fwd>& fwd,
+                            const WarmConvArgs<Family::conv_bwd_data>& data,
+                            const WarmConvArgs<Family::conv_bwd_weight>& weight) {
+  warm_conv<Family::conv_fwd>(fwd);
+  warm_conv<Family::conv_bwd_data>(data);
+  warm_conv<Family::conv_bwd_weight>(weight);
 }
 
 }  // namespace ckdisp::tile
