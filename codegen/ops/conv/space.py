@@ -33,7 +33,11 @@ _FREE = frozenset(
 )
 # Values of the axes of tiles="all". Others may be asked for: the rules decide.
 _GPU_SIDES = {"m": (16, 32, 64, 128, 256), "n": (16, 32, 64, 128, 256), "k": (32, 64, 128)}
-_VECTORS = (1, 2, 4, 8, 16)
+# Elements per access of A, B and C: what channels divide into, from any number to many.
+_VECTORS = (
+    *((1, 1, 1), (1, 1, 2), (2, 2, 2), (1, 8, 8), (4, 4, 4)),
+    *((4, 8, 8), (8, 8, 4), (8, 8, 8), (16, 16, 8), (16, 16, 16)),
+)
 _CPU_ROW_TILES = (1, 8, 16)
 _CPU_COLUMNS = (256, 512, 1024)
 _CPU_DEPTHS = (128, 256, 512)
@@ -75,7 +79,7 @@ def _all(request: SpaceRequest) -> Space:
     types_ = [
         (*tensors(request.family, a, b, c), facts.accumulator(a, b))
         for a, b in facts.pairs()
-        for c in facts.outputs(a)
+        for c in _usual_results(a)
     ]
     warps = list(
         dict.fromkeys(
@@ -95,7 +99,7 @@ def _all(request: SpaceRequest) -> Space:
         axis(ConvKey, "scheduler", SCHEDULER.values if gpu else ["default"]),
         axis(ConvKey, "epilogue", _epilogues(gpu, True)),
         axis(ConvKey, "specialization", SPECIALIZATION.values),
-        *(axis(ConvKey, f"vector_{side}", _VECTORS if gpu else [1]) for side in "abc"),
+        axis(ConvKey, "vector", _VECTORS if gpu else [(1, 1, 1)]),
         axis(ConvKey, "double_buffer", flags),
         axis(ConvKey, "split_k", flags),
         axis(ConvKey, "two_stage", two_stage),
@@ -120,6 +124,12 @@ def _identity(request: SpaceRequest) -> list[Axis]:
 
 def _results(a: str, every: bool) -> tuple[str, ...]:
     return facts.outputs(a) if every else (facts.default_output(a),)
+
+
+def _usual_results(a: str) -> tuple[str, ...]:
+    """The type that a result has by default, and the wider ones."""
+    wider = {"fp8": ("bf16", "fp32"), "bf8": ("bf16", "fp32"), "int8": ("int8",)}
+    return tuple(dict.fromkeys((facts.default_output(a), *wider.get(a, ("fp32",)))))
 
 
 def _epilogues(gpu: bool, every: bool) -> tuple[str, ...]:
