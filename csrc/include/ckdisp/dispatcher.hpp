@@ -89,7 +89,8 @@ class Dispatcher {
   bool has_signature(const GemmProblemData& problem, Launch launch = {}) const;
 
   // Computes C. `launch.num_threads` 0 is the dispatcher's number. Refuses bad arguments before
-  // anything runs; DeviceError when the kernel fails.
+  // anything runs: InvalidArgument, or UnsupportedProblem for a scale or an alignment of pointers
+  // that the kernel cannot have. DeviceError when the kernel fails.
   void run(const GemmProblemData& problem, const GemmArgs& args, Launch launch = {}) const;
   // The same with the named kernel; UnsupportedProblem says why it cannot.
   void run(std::string_view kernel_name, const GemmProblemData& problem, const GemmArgs& args,

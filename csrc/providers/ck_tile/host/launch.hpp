@@ -19,11 +19,7 @@ struct Launcher {
   static bool run(const GemmProblemData& p, const GemmArgs& data, const Launch& launch,
                   Refusal* refusal) {
     if (p.m == 0 || p.n == 0) return true;
-    if (data.scale != 1.0f) {
-      return refuse(refusal, Reason::scale, "the scale is %g, a CK Tile GEMM has only 1",
-                    static_cast<double>(data.scale));
-    }
-    if (!pointers_fit(data, refusal)) return false;
+    if (!takes(data, refusal)) return false;
     const hip::Api* const api = usable(launch, refusal);
     if (api == nullptr) return false;
     const Parts<Key> parts(p.k, p.k_batch);
@@ -58,6 +54,7 @@ struct Launcher {
   static bool prepare(const GemmProblemData& p, const GemmArgs& data, const Launch& launch,
                       Refusal* refusal) {
     if (!needs_prepare(p)) return true;
+    if (!takes(data, refusal)) return false;  // what run() refuses must leave C as it is
     const hip::Api* const api = usable(launch, refusal);
     if (api == nullptr) return false;
     constexpr std::size_t size = sizeof(Element<key.dtype_c>);
@@ -98,6 +95,14 @@ struct Launcher {
     } else {
       return {Check::arguments(s, data)};
     }
+  }
+
+  static bool takes(const GemmArgs& data, Refusal* refusal) {
+    if (data.scale != 1.0f) {
+      return refuse(refusal, Reason::scale, "the scale is %g, a CK Tile GEMM has only 1",
+                    static_cast<double>(data.scale));
+    }
+    return pointers_fit(data, refusal);
   }
 
   static bool pointers_fit(const GemmArgs& data, Refusal* refusal) {
