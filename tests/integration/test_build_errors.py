@@ -7,9 +7,11 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from stub_kernels import FakeCompiler, kernel_count, keys, write_headers
 
 from ckdisp.codegen import build as build_module
@@ -115,6 +117,20 @@ def test_the_time_limit_ends_compilers_too(out: Path, compiler: FakeCompiler) ->
     assert time.monotonic() - start < 60
     listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
     assert str(compiler.path) not in listing
+
+
+def test_two_builds_of_a_folder_take_turns(out: Path, compiler: FakeCompiler) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        libraries = list(pool.map(lambda _: build(out, jobs=1), range(3)))
+    assert compiler.compiled() == 3 and kernel_count(libraries[0]) == 3
+
+
+def test_waiting_for_another_build_counts(out: Path) -> None:
+    with (
+        FileLock(out / ".ckdisp.build.lock"),
+        pytest.raises(BuildError, match=r"did not end within 0\.2 s"),
+    ):
+        build(out, timeout=0.2)
 
 
 def test_an_interrupt_ends_compilers_too(out: Path, compiler: FakeCompiler) -> None:
