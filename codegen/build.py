@@ -172,23 +172,58 @@ def _discard_headers(folder: Path) -> bool:
     return bool(made)
 
 
+class _Ended(BaseException):
+    """A signal that ends this process; the argument is its number."""
+
+
+@contextlib.contextmanager
+def _compilers_end_too() -> Iterator[None]:
+    """Turn signals that would end this process into an exception, and then let them.
+
+    Compilers run in a session of their own and would go on. Handlers of the program stay.
+    """
+
+    def end(number: int, _frame: object) -> None:
+        raise _Ended(number)
+
+    numbers: list[signal.Signals] = []
+    if threading.current_thread() is threading.main_thread():  # others may set no handlers
+        known = (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))
+        numbers = [n for n in known if n is not None and signal.getsignal(n) is signal.SIG_DFL]
+    ended: int | None = None
+    try:
+        for number in numbers:
+            signal.signal(number, end)
+        yield
+    except _Ended as error:
+        ended = error.args[0]
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+    if ended is not None:
+        signal.raise_signal(ended)
+
+
 def _run_ninja(
     command: Sequence[str], folder: Path, progress: Progress | None, timeout: float | None
 ) -> None:
     expired = threading.Event()
     lines: list[str] = []
     # A session of its own, so that a timeout ends the compilers too, not only ninja.
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**os.environ, "NINJA_STATUS": "[%f/%t] "},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as process:
+    with (
+        _compilers_end_too(),
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, "NINJA_STATUS": "[%f/%t] "},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as process,
+    ):
 
         def expire() -> None:
             expired.set()

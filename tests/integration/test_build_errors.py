@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -139,6 +140,27 @@ def test_an_interrupt_ends_compilers_too(out: Path, compiler: FakeCompiler) -> N
 
     with pytest.raises(KeyboardInterrupt):
         build(out, jobs=1, progress=interrupt)
+    assert kernel_count(build(out)) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_compilers_too(
+    out: Path, compiler: FakeCompiler, number: signal.Signals
+) -> None:
+    (compiler.folder / "hang").touch()
+    command = [sys.executable, "-m", "ckdisp", "build", str(out), "-j", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+
+        def compilers() -> bool:
+            listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+            return str(compiler.path) in listing
+
+        deadline = time.monotonic() + 60
+        while not compilers() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(number)
+        assert process.wait(60) == -number and not compilers()
+    (compiler.folder / "hang").unlink()
     assert kernel_count(build(out)) == 3
 
 
