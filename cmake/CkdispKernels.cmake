@@ -150,6 +150,10 @@ function(ckdisp_add_kernels target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "PROVIDER;GROUP;DRIVER;OUTPUT_DIRECTORY"
                         "SPEC;PRESET;ARCHS")
   _ckdisp_check_arguments("${target}")
+  # A list may come in quotes: ARCHS "${CMAKE_HIP_ARCHITECTURES}".
+  foreach(kind IN ITEMS PRESET ARCHS)
+    string(REPLACE "\\;" ";" arg_${kind} "${arg_${kind}}")
+  endforeach()
   if(NOT arg_ARCHS)
     set(arg_ARCHS ${CKDISP_ARCHS})
   endif()

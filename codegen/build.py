@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,8 +104,9 @@ def build(
 
     ``targets`` are kernel names; none means the library. ``jobs`` is the number of commands at
     once. ``progress(done, total, what)`` is called after every command. What compilers print goes
-    to stderr, also when all is well. :class:`BuildError` names the kernel that failed, the first
-    error line and the command to repeat it, or says that ``timeout`` seconds were over.
+    to stderr, also when all is well. A second build of the folder waits for the first.
+    :class:`BuildError` names the kernel that failed, the first error line and the command to repeat
+    it, or says that ``timeout`` seconds were over.
     """
     folder = Path(folder)
     manifest = read_manifest(folder)
@@ -120,13 +122,46 @@ def build(
     command = [find_ninja(), "-j", str(jobs)]
     if keep_depfiles:
         command += ["-d", "keepdepfile"]
-    try:
-        _run_ninja([*command, *targets], folder, progress, timeout)
-    except BuildError as error:
-        if not _UNFIT_HEADER.search(str(error)) or not _discard_headers(folder):
-            raise
-        _run_ninja([*command, *targets], folder, progress, timeout)
+    with _alone(folder, timeout):
+        try:
+            _run_ninja([*command, *targets], folder, progress, timeout)
+        except BuildError as error:
+            if not _UNFIT_HEADER.search(str(error)) or not _discard_headers(folder):
+                raise
+            _run_ninja([*command, *targets], folder, progress, timeout)
     return folder / str(manifest["output"])
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, timeout: float | None) -> Iterator[None]:
+    """Keep two builds out of one folder, where ``filelock`` is installed and can lock it.
+
+    They would take each other's half-written files for their own.
+    """
+    try:
+        from filelock import FileLock, Timeout
+    except ImportError:
+        yield
+        return
+    lock = FileLock(folder / ".ckdisp.build.lock")
+    try:
+        lock.acquire(timeout=-1 if timeout is None else timeout)
+    except Timeout:
+        raise _over(folder, timeout) from None
+    except (OSError, NotImplementedError):  # read-only, or a file system without locks
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _over(folder: Path, timeout: float | None) -> BuildError:
+    return BuildError(
+        f"the build in {folder} did not end within {timeout:g} s and was stopped; "
+        "raise the timeout or build fewer kernels"
+    )
 
 
 def _discard_headers(folder: Path) -> bool:
@@ -137,23 +172,58 @@ def _discard_headers(folder: Path) -> bool:
     return bool(made)
 
 
+class _Ended(BaseException):
+    """A signal that ends this process; the argument is its number."""
+
+
+@contextlib.contextmanager
+def _compilers_end_too() -> Iterator[None]:
+    """Turn signals that would end this process into an exception, and then let them.
+
+    Compilers run in a session of their own and would go on. Handlers of the program stay.
+    """
+
+    def end(number: int, _frame: object) -> None:
+        raise _Ended(number)
+
+    numbers: list[signal.Signals] = []
+    if threading.current_thread() is threading.main_thread():  # others may set no handlers
+        known = (getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP"))
+        numbers = [n for n in known if n is not None and signal.getsignal(n) is signal.SIG_DFL]
+    ended: int | None = None
+    try:
+        for number in numbers:
+            signal.signal(number, end)
+        yield
+    except _Ended as error:
+        ended = error.args[0]
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+    if ended is not None:
+        signal.raise_signal(ended)
+
+
 def _run_ninja(
     command: Sequence[str], folder: Path, progress: Progress | None, timeout: float | None
 ) -> None:
     expired = threading.Event()
     lines: list[str] = []
     # A session of its own, so that a timeout ends the compilers too, not only ninja.
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**os.environ, "NINJA_STATUS": "[%f/%t] "},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as process:
+    with (
+        _compilers_end_too(),
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, "NINJA_STATUS": "[%f/%t] "},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as process,
+    ):
 
         def expire() -> None:
             expired.set()
@@ -171,10 +241,7 @@ def _run_ninja(
             if timer is not None:
                 timer.cancel()
     if expired.is_set():
-        raise BuildError(
-            f"the build in {folder} did not end within {timeout:g} s and was stopped; "
-            "raise the timeout or build fewer kernels"
-        )
+        raise _over(folder, timeout)
     if process.returncode != 0:
         raise failure_error(folder, parse_failures(lines), "\n".join(lines))
     for line in lines:

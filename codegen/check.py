@@ -9,14 +9,24 @@ from .key import KernelKey
 from .rules import Rejection, check_all
 
 _SHOWN = 5
+# More than anyone builds. A sweep over all tiles may declare millions, which would fill the memory.
+MOST_KERNELS = 100_000
 
 
 def checked_keys(kernels: Iterable[KernelKey]) -> list[tuple[str, KernelKey]]:
     """(canonical name, key) of every kernel, in order, without repeats.
 
-    :class:`InvalidKey` lists the first keys that break a rule, with rule and reason.
+    :class:`InvalidKey` lists the first keys that break a rule, with rule and reason, or says that
+    there are more than :data:`MOST_KERNELS`.
     """
-    keys = {key.name: key for key in kernels}
+    keys: dict[str, KernelKey] = {}
+    for key in kernels:
+        if len(keys) >= MOST_KERNELS and key.name not in keys:
+            raise InvalidKey(
+                f"the kernel set has more than {MOST_KERNELS} kernels, the most that are built at "
+                "once; narrow it with `where`, or take the curated tiles or a sample of it"
+            )
+        keys[key.name] = key
     reports = zip(keys, check_all(list(keys.values())), strict=True)
     broken = [(name, found) for name, found in reports if found]
     if broken:

@@ -45,4 +45,4 @@ def suggest(value: object, known: Sequence[str]) -> str:
     import difflib  # only when an error is being written: it costs milliseconds to import
 
     near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.6)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    return f" (did you mean {near[0]!r}?)" if near and near[0] != value else ""

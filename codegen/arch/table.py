@@ -24,7 +24,8 @@ class Arch:
     ``features``, ``compile_flags`` and ``implies`` are empty for GPUs. ``waves`` holds the allowed
     (M, N, K) waves per block; ``warp_tiles`` the allowed (M, N, K) warp tiles per
     ``dtypeA_dtypeB_accumulator``; on a CPU a warp tile is a register tile. ``fp8`` is the encoding
-    of fp8 and bf8 on a GPU that has them: ``fnuz`` or ``ocp``.
+    of fp8 and bf8 on a GPU that has them: ``fnuz`` or ``ocp``. ``target_features`` may follow the
+    name of an arch that has them: ``gfx942:xnack-``.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Arch:
     family: str
     wave_size: int
     fp8: str
+    target_features: tuple[str, ...]
     lds_bytes: int
     vector_bytes: int
     vector_registers: int
@@ -84,6 +86,7 @@ def arches() -> dict[str, Arch]:
             family=facts["family"],
             wave_size=facts.get("wave_size", 0),
             fp8=facts.get("fp8", ""),
+            target_features=tuple(facts.get("target_features", ())),
             lds_bytes=facts.get("lds_bytes", 0),
             vector_bytes=facts.get("vector_bytes", 0),
             vector_registers=facts.get("vector_registers", 0),
@@ -133,6 +136,6 @@ def arch(name: str) -> Arch:
         raise InvalidKey(
             f"unknown arch {name!r}{suggest(base, known)}; known: {', '.join(known)}"
         ) from None
-    if features and not found.is_gpu:
-        raise InvalidKey(f"arch {name!r}: a CPU level takes no target features; write {base!r}")
+    if not features.keys() <= set(found.target_features):
+        raise InvalidKey(f"arch {name!r}: {base} takes no target features; write {base!r}")
     return found

@@ -56,7 +56,11 @@ void run_kernel(const ckdisp_kernel& kernel, const Needs& needs, const Call& cal
   Refusal refusal{};
   bool done = false;
   (call.launch.device < 0 ? run_on_cpu : run_on_device)(work, &refusal, &done);
-  if (!done) throw DeviceError(std::string(kernel.name) + " failed: " + refusal.text);
+  if (done) return;
+  if (refusal.reason == Reason::scale || refusal.reason == Reason::alignment) {
+    throw UnsupportedProblem(std::string(kernel.name) + " cannot run this call: " + refusal.text);
+  }
+  throw DeviceError(std::string(kernel.name) + " failed: " + refusal.text);
 }
 
 }  // namespace ckdisp::detail

@@ -19,6 +19,21 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
+// Of an arch to plan for: one that cannot be read would fit the kernels of any features.
+void check_features(const std::string& target) {
+  std::size_t at = target.find(':');
+  while (at != std::string::npos) {
+    const std::size_t end = target.find(':', at + 1);
+    const std::string feature = target.substr(at + 1, end - at - 1);
+    if (feature != "sramecc+" && feature != "sramecc-" && feature != "xnack+" &&
+        feature != "xnack-") {
+      throw InvalidKey("arch '" + target + "': cannot read the target feature '" + feature +
+                       "'; write it as in 'gfx942:sramecc+:xnack-'");
+    }
+    at = end;
+  }
+}
+
 // What a kernel of a GPU lacks in a call for the CPU.
 std::string missing_device(const ckdisp_kernel& kernel) {
   const DeviceList here = device_list();
@@ -67,6 +82,7 @@ Target Target::planned(const std::vector<std::string>& names) {
   Target out;
   for (const std::string& name : names) {
     const Arch arch = from_name<Arch>(name.substr(0, name.find(':')), "arch");
+    check_features(name);
     if (!is_gpu(arch) && std::find(here.begin(), here.end(), arch) == here.end()) {
       throw InvalidArgument("cannot plan for " + name +
                             ": its kernels would have to be asked, and this CPU cannot run their "

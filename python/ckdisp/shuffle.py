@@ -15,12 +15,17 @@ def shuffle_b(b: Any, key: KernelKey) -> Any:
     """``b``, an array of K rows and N columns, as the kernel of ``key`` reads it.
 
     The result has the shape of ``b`` and is stored column by column, as the kernel's layout says;
-    its elements are in the kernel's order, and no other kernel can read them. Takes NumPy arrays
-    and other arrays that have their ``reshape`` and ``transpose``.
+    its elements are in the kernel's order, and no other kernel can read them. Takes NumPy arrays,
+    tensors of PyTorch, and other arrays that have the methods of either.
     """
     fields: Any = key
     if fields.family != "gemm.preshuffle":
         raise InvalidArgument(f"{key.name} reads B as it is; only gemm.preshuffle shuffles it")
+    if not hasattr(b, "ndim") or not hasattr(b, "reshape"):
+        raise InvalidArgument(
+            f"B is a {type(b).__name__}, which cannot be reordered; pass a NumPy array or a tensor "
+            "of PyTorch"
+        )
     if b.ndim != 2:
         raise InvalidArgument(f"B has {b.ndim} dimensions, a matrix of K rows and N columns has 2")
     k, n = b.shape
@@ -42,4 +47,7 @@ def shuffle_b(b: Any, key: KernelKey) -> Any:
     columns = (waves, warp_n, repeats) if neighbours else (repeats, waves, warp_n)
     repeat, wave, lane = (3, 1, 2) if neighbours else (1, 2, 3)
     whole = b.T.reshape(n // tile_n, *columns, k // warp_k, outer, groups, inner)
-    return whole.transpose(0, repeat, wave, 4, 6, lane, 5, 7).reshape(n, k).T
+    order = (0, repeat, wave, 4, 6, lane, 5, 7)
+    # In PyTorch transpose() swaps two dimensions.
+    moved = whole.permute(order) if hasattr(whole, "permute") else whole.transpose(order)
+    return moved.reshape(n, k).T

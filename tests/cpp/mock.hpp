@@ -19,7 +19,8 @@ struct Behaviour {
   double cost = 1;
   std::uint64_t workspace = 0;
   bool succeeds = true;
-  bool prepares = false;  // whether prepare() must come before run()
+  Reason failure = Reason::failed;  // of a run that does not succeed
+  bool prepares = false;            // whether prepare() must come before run()
   bool prepare_succeeds = true;
   std::atomic<int> prepared{0};  // the run that was prepared last
   std::atomic<int> runs{0};
@@ -45,7 +46,7 @@ struct Functions {
     behaviours[I].last_workspace = memory;
     behaviours[I].last_threads = launch->num_threads;
     behaviours[I].last_launch = *launch;
-    return behaviours[I].succeeds || refuse(refusal, Reason::failed, "mock %d fell over", I);
+    return behaviours[I].succeeds || refuse(refusal, behaviours[I].failure, "mock %d fell over", I);
   }
   static bool needs_prepare(const void*) { return behaviours[I].prepares; }
   static bool prepare(const void*, const void*, void* memory, const Launch*, Refusal* refusal) {

@@ -125,6 +125,12 @@ void plans_for_absent_devices() {
   CHECK(Dispatcher(both(), options).select(problem()).name() == std::string("cpu"));
   options.arches = {"gfx943"};
   CHECK_THROWS(Dispatcher(both(), options), InvalidKey, "did you mean 'gfx942'?");
+  for (const char* features : {":", ":xnack", ":junk+", ":xnack+:"}) {
+    options.arches = {std::string("gfx942") + features};
+    CHECK_THROWS(Dispatcher(both(), options), InvalidKey, "cannot read the target feature");
+  }
+  options.arches = {"gfx942:sramecc+:xnack-"};
+  CHECK(Dispatcher(both(), options).select(problem()).name() == std::string("gpu"));
   ::setenv("CKDISP_CPU_LEVEL", "generic", 1);
   options.arches = {"x86-64-v4"};
   CHECK_THROWS(Dispatcher(both(), options), InvalidArgument, "cannot plan for x86-64-v4");

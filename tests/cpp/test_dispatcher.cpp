@@ -32,6 +32,7 @@ namespace {
 void reset() {
   for (Behaviour& b : behaviours) {
     b.supported = b.succeeds = b.prepare_succeeds = true;
+    b.failure = Reason::failed;
     b.prepares = false;
     b.cost = 1;
     b.workspace = 0;
@@ -193,6 +194,10 @@ void plans_and_runs() {
   CHECK(behaviours[0].runs == 1 && behaviours[1].runs == 1);
   behaviours[0].succeeds = false;
   CHECK_THROWS(dispatcher.run(problem(), args()), DeviceError, "a failed: mock 0 fell over");
+  for (const Reason reason : {Reason::scale, Reason::alignment}) {
+    behaviours[0].failure = reason;
+    CHECK_THROWS(dispatcher.run(problem(), args()), UnsupportedProblem, "a cannot run this call: ");
+  }
   launch.num_threads = -1;
   CHECK_THROWS(dispatcher.run(problem(), args(), launch), InvalidArgument, "threads is -1");
   launch = {};

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from stub_kernels import FakeCompiler, kernel_count, keys, write_headers
 
 from ckdisp.codegen import build as build_module
@@ -117,12 +120,47 @@ def test_the_time_limit_ends_compilers_too(out: Path, compiler: FakeCompiler) ->
     assert str(compiler.path) not in listing
 
 
+def test_two_builds_of_a_folder_take_turns(out: Path, compiler: FakeCompiler) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        libraries = list(pool.map(lambda _: build(out, jobs=1), range(3)))
+    assert compiler.compiled() == 3 and kernel_count(libraries[0]) == 3
+
+
+def test_waiting_for_another_build_counts(out: Path) -> None:
+    with (
+        FileLock(out / ".ckdisp.build.lock"),
+        pytest.raises(BuildError, match=r"did not end within 0\.2 s"),
+    ):
+        build(out, timeout=0.2)
+
+
 def test_an_interrupt_ends_compilers_too(out: Path, compiler: FakeCompiler) -> None:
     def interrupt(done: int, total: int, what: str) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         build(out, jobs=1, progress=interrupt)
+    assert kernel_count(build(out)) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_compilers_too(
+    out: Path, compiler: FakeCompiler, number: signal.Signals
+) -> None:
+    (compiler.folder / "hang").touch()
+    command = [sys.executable, "-m", "ckdisp", "build", str(out), "-j", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+
+        def compilers() -> bool:
+            listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+            return str(compiler.path) in listing
+
+        deadline = time.monotonic() + 60
+        while not compilers() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(number)
+        assert process.wait(60) == -number and not compilers()
+    (compiler.folder / "hang").unlink()
     assert kernel_count(build(out)) == 3
 
 

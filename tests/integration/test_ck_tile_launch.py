@@ -216,9 +216,12 @@ def test_empty_problems_launch_nothing(driver: lab.Driver, tmp_path: Path) -> No
 
 
 def test_refusals_at_run(driver: lab.Driver, tmp_path: Path) -> None:
-    square = problem(64, 64, 64)
+    square, split = problem(64, 64, 64), problem(64, 64, 512, parts=2)
     cases = {
         call("v3", square, scale=2): "scale: the scale is 2",
+        # C must not be zeroed for what is refused.
+        call("v3", split, scale=2): "prepare: scale: the scale is 2",
+        call("v3", split, at=0x10008): "prepare: alignment: A is at 0x10008",
         call("v3", square, at=0x10008): "alignment: A is at 0x10008",
         call("v3", square, at=0): "alignment: A is at",
         call("v3", square, device=-1): "device: -1",

@@ -147,6 +147,8 @@ def test_a_spec_that_is_wrong_stops_configuring(tmp_path: Path) -> None:
         ("ARCHS generic", "no kernels are declared"),
         ("SPEC", "no value after 'SPEC'"),
         ("SPEC kernels.json ARCHS generic7", "unknown arch 'generic7'"),
+        ('SPEC kernels.json ARCHS "generic;generic7"', "unknown arch 'generic7'"),
+        ('PRESET "gemm.cpu_prebuilt;gemm.none" ARCHS generic', "unknown preset 'gemm.none'"),
         ("SPEC kernels.json ARCH generic", "there is no SPEC file"),
         ("PRESET gemm.none ARCHS generic", "gemm.none"),
         ("SPEC kernels.json OUTPUT_DIRECTORY .", "OUTPUT_DIRECTORY"),

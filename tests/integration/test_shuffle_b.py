@@ -70,6 +70,15 @@ def test_numpy_has_the_documented_order(name: str) -> None:
     assert np.array_equal(shuffled.T.ravel(), _expected(b, key))
 
 
+def test_pytorch_agrees_with_numpy() -> None:
+    torch = pytest.importorskip("torch")
+    key = _key("gfx942")
+    b = np.arange(128 * 128, dtype=np.int16).reshape(128, 128)
+    shuffled = shuffle_b(torch.from_numpy(b), key)
+    assert shuffled.stride() == (1, 128)
+    assert np.array_equal(shuffled.numpy(), shuffle_b(b, key))
+
+
 def test_cpp_agrees_with_numpy(tmp_path: Path) -> None:
     keys = [_key(name) for name in _TILES]
     lines = ["#include <ckdisp/shuffle_b.hpp>", "#include <cstdio>", "#include <vector>"]
@@ -109,5 +118,7 @@ def test_what_cannot_be_shuffled_is_told() -> None:
         shuffle_b(np.zeros((96, 128)), key)
     with pytest.raises(ckdisp.InvalidArgument, match="3 dimensions"):
         shuffle_b(np.zeros((1, 96, 128)), key)
+    with pytest.raises(ckdisp.InvalidArgument, match="B is a list, which cannot be reordered"):
+        shuffle_b([[1.0]], key)
     with pytest.raises(ckdisp.InvalidArgument, match="reads B as it is"):
         shuffle_b(np.zeros((64, 128)), make_key("gemm.standard", arch="gfx942"))

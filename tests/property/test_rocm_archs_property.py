@@ -5,12 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckdisp.codegen.arch import arch
 from ckdisp.codegen.rocm.archs import SHARED_SETTINGS, find_archs, gpu_names
 
 known = st.sampled_from(gpu_names())
 features = st.sampled_from(["", ":xnack-", ":sramecc+", ":sramecc+:xnack-", ":xnack+:sramecc-"])
 foreign = st.sampled_from(["gfx900", "gfx906", "gfx1030", "gfx9-4-generic", "generic", "gfx94"])
-targets = st.one_of(st.tuples(known, features).map("".join), foreign)
+plain = known.filter(lambda name: not arch(name).target_features)
+featured = known.filter(lambda name: bool(arch(name).target_features))
+targets = st.one_of(plain, st.tuples(featured, features).map("".join), foreign)
 separators = st.sampled_from([";", ",", " ", "; ", ", ", ";;", "\n"])
 
 

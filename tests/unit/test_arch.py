@@ -60,9 +60,11 @@ def test_bad_target_features_are_refused(target):
         arch(target)
 
 
-def test_cpu_levels_take_no_features():
-    with pytest.raises(InvalidKey, match="takes no target features"):
-        arch("generic:xnack+")
+@pytest.mark.parametrize("name", ["generic", "gfx1100", "gfx1201"])
+def test_some_archs_take_no_features(name):
+    for feature in ("xnack+", "sramecc-"):
+        with pytest.raises(InvalidKey, match=f"{name} takes no target features; write '{name}'"):
+            arch(f"{name}:{feature}")
 
 
 def test_an_unknown_arch_names_the_nearest_and_the_known_ones():

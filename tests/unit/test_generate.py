@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from stub_kernels import keys, snapshot
 
+from ckdisp.codegen.check import MOST_KERNELS
 from ckdisp.codegen.errors import BuildError, InvalidKey
 from ckdisp.codegen.generate import EMITTERS, generate
+from ckdisp.codegen.kernel_set import KernelSet
 from ckdisp.codegen.toolchain import Toolchain
 
 COMMON = {"library.cpp", "include/ckdisp_kernels.hpp", "manifest.json"}
@@ -276,3 +278,11 @@ def test_one_writer_without_filelock(out: Path, monkeypatch: pytest.MonkeyPatch)
     generate(keys(2), out)
     assert not (out / ".ckdisp.lock").exists()
     assert os.listdir(out / "units")
+
+
+def test_a_set_of_millions_is_refused_before_it_fills_the_memory(out: Path) -> None:
+    everything = KernelSet.sweep("gemm.standard", arch="gfx942", tiles="all")
+    assert len(everything) > MOST_KERNELS
+    with pytest.raises(InvalidKey, match=f"more than {MOST_KERNELS} kernels.*narrow it"):
+        generate(everything, out)
+    assert not out.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import struct
 import sys
 import zlib
@@ -145,6 +146,12 @@ def test_missing_files(tmp_path: Path) -> None:
         ckdisp.inspect(tmp_path / "absent")
     with pytest.raises(InspectError, match="directory"):
         ckdisp.inspect(tmp_path)
+
+
+def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InspectError, match="not a regular file"):
+        ckdisp.inspect(tmp_path / "pipe")
 
 
 def test_without_zstd_the_message_says_what_to_install(

@@ -85,6 +85,8 @@ def test_a_preset_that_makes_no_sense_lists_those_that_do():
         KernelSet.preset("gemm.fp8_rcr_essential", "gfx908")
     with pytest.raises(InvalidKey, match="served by provider ck_tile, not 'cpu'"):
         KernelSet.preset("gemm.fp16_rcr_all", "gfx942", provider="cpu")
+    with pytest.raises(InvalidKey, match=r"not 'ck_tile'$"):  # not: did you mean 'ck_tile'?
+        KernelSet.preset("gemm.fp16_rcr_all", "generic", provider="ck_tile")
 
 
 @pytest.mark.parametrize("name", CPU)

@@ -104,7 +104,8 @@ class Dispatcher {
   }
 
   // Computes the result. `launch.num_threads` 0 is the dispatcher's number. Refuses bad arguments
-  // before anything runs; DeviceError when the kernel fails.
+  // before anything runs: InvalidArgument, or UnsupportedProblem for a scale or an alignment of
+  // pointers that the kernel cannot have. DeviceError when the kernel fails.
   template <class Problem>
   void run(const Problem& problem, const ArgsOf<Problem>& args, Launch launch = {}) const {
     run_data(data_of(problem), args, launch);

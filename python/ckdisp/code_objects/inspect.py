@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,9 @@ def inspect(path: str | os.PathLike[str], *, disassemble: bool = True) -> list[K
 def content(path: Path) -> memoryview:
     """The bytes of a file, without reading more of it than is looked at."""
     try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a pipe waits for its writer
+            raise InspectError(f"cannot read {path}: not a regular file")
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
                 return memoryview(b"")

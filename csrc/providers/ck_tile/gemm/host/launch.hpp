@@ -21,11 +21,7 @@ struct Launcher<Key> {
   static bool run(const GemmProblemData& p, const GemmArgs& data, void*, const Launch& launch,
                   Refusal* refusal) {
     if (p.m == 0 || p.n == 0) return true;
-    if (data.scale != 1.0f) {
-      return refuse(refusal, Reason::scale, "the scale is %g, a CK Tile GEMM has only 1",
-                    static_cast<double>(data.scale));
-    }
-    if (!pointers_fit(data, refusal)) return false;
+    if (!takes(data, refusal)) return false;
     const hip::Api* const api = usable(launch, refusal);
     if (api == nullptr) return false;
     const Parts<Key> parts(p.k, p.k_batch);
@@ -53,6 +49,7 @@ struct Launcher<Key> {
   static bool prepare(const GemmProblemData& p, const GemmArgs& data, void*, const Launch& launch,
                       Refusal* refusal) {
     if (!needs_prepare(p)) return true;
+    if (!takes(data, refusal)) return false;  // what run() refuses must leave C as it is
     const hip::Api* const api = usable(launch, refusal);
     if (api == nullptr) return false;
     constexpr std::size_t size = sizeof(Element<key.dtype_c>);
@@ -75,6 +72,14 @@ struct Launcher<Key> {
     } else {
       return {Check::arguments(s, data)};
     }
+  }
+
+  static bool takes(const GemmArgs& data, Refusal* refusal) {
+    if (data.scale != 1.0f) {
+      return refuse(refusal, Reason::scale, "the scale is %g, a CK Tile GEMM has only 1",
+                    static_cast<double>(data.scale));
+    }
+    return pointers_fit(data, refusal);
   }
 
   static bool pointers_fit(const GemmArgs& data, Refusal* refusal) {
