@@ -183,7 +183,8 @@ void validate(const ConvProblemData& p, const ConvArgs& args) {
   for (const Region* region : {&in, &wei, &out}) {
     if (region->bytes == 0) continue;
     if (region->data == nullptr) refuse(std::string(region->name) + " is null but not empty");
-    if (region != &result && region->begin() < result.end() && result.begin() < region->end()) {
+    if (region != &result && result.bytes > 0 && region->begin() < result.end() &&
+        result.begin() < region->end()) {
       refuse(std::string("the result shares memory with ") + region->name +
              ": it would be read while it is written; pass another output");
     }

@@ -1,5 +1,7 @@
 #include <ckdisp/names.hpp>
 
+#include <cassert>
+
 #include "snapshot.hpp"
 
 namespace ckdisp::detail {
@@ -12,11 +14,14 @@ class Packer {
   template <class T>
   void append(T value, int width = 8) {
     bits_ = bits_ << width | static_cast<std::uint64_t>(value);
+    width_ += width;
+    assert(width_ <= 64);
   }
   std::uint64_t bits() const { return bits_; }
 
  private:
   std::uint64_t bits_ = 0;
+  int width_ = 0;
 };
 
 // The type and order of D count only when there is one.

@@ -70,8 +70,8 @@ double flops(const ConvProblemData& problem);
 // Bytes of the input, the weights and the output.
 double bytes(const ConvProblemData& problem);
 
-// "conv.fwd n=8 g=1 c=64 k=128 56x56 filter 3x3 stride 2x2 pad 1x1 -> 28x28 bf16 x bf16 -> bf16
-// nhwgc".
+// "conv.fwd n=8 g=1 c=64 k=128 56x56 filter 3x3 stride 2x2 dilation 1x1 pad 1x1 -> 28x28 bf16 x
+// bf16 -> bf16 nhwgc".
 std::string to_string(const ConvProblemData& problem);
 
 }  // namespace ckdisp

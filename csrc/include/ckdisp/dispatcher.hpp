@@ -117,7 +117,8 @@ class Dispatcher {
     run_data(kernel_name, data_of(problem), args, launch);
   }
   // One stage of a plan for the same problem and launch: to time a kernel without what prepares it.
-  // All stages in order compute the result.
+  // All stages in order compute the result, from one thread, on one stream and with no other call
+  // between them, which would use the same scratch memory.
   template <class Problem>
   void run(const Stage& stage, const Problem& problem, const ArgsOf<Problem>& args,
            Launch launch = {}) const {
