@@ -71,6 +71,23 @@ def sampled_set() -> ckdisp.KernelSet:
     return picked
 
 
+def conv_set() -> ckdisp.KernelSet:
+    """Convolutions of every pipeline and direction."""
+    picked = ckdisp.KernelSet()
+    for family in ("conv.fwd", "conv.bwd_data", "conv.bwd_weight"):
+        picked |= ckdisp.KernelSet(
+            [
+                ckdisp.make_key(family, arch=LEVELS[0], dtype="bf16", layout="nhwgc", **fields)
+                for fields in (
+                    {"pipeline": "packed", "specialization": "default"},
+                    {"pipeline": "packed", "specialization": "filter1x1_stride1_pad0"},
+                    {"pipeline": "direct"},
+                )
+            ]
+        )
+    return picked
+
+
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("jit") / "cache"
@@ -93,10 +110,11 @@ def test_objects_hold_one_kernel_and_nothing_shared(cache: Path) -> None:
     """The linker could merge a weak symbol of one CPU level into another level's kernel."""
     if shutil.which("nm") is None:
         pytest.skip("needs nm, which comes with the compiler's binutils")
-    for declare in (fused_set, sampled_set):
-        declare().build(cache_dir=cache, progress=False)
-    objects = sorted(cache.rglob("gemm_*.o"))
-    assert len(objects) >= len(fused_set() | sampled_set())
+    kernels = fused_set() | sampled_set() | conv_set()
+    kernels.build(cache_dir=cache, progress=False)
+    objects = sorted(cache.rglob("*.o"))
+    symbols = {f"ckdisp_k_{name}" for name in kernels.names()}
+    found = set()
     for path in objects:
         text = subprocess.run(
             ["nm", "--defined-only", "--extern-only", path],
@@ -107,7 +125,8 @@ def test_objects_hold_one_kernel_and_nothing_shared(cache: Path) -> None:
         (line,) = text.splitlines()
         _, kind, symbol = line.split()
         assert kind in "RD"  # constant data, relocated or not
-        assert symbol.startswith("ckdisp_k_gemm_")
+        found.add(symbol)
+    assert found >= symbols
 
 
 @needs_prebuilt

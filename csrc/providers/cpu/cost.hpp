@@ -20,7 +20,7 @@ struct Cost {
   static constexpr double start = 4e-6;        // seconds to start and join a team
   static constexpr double pack_near = 3e-10;   // seconds to pack a unit that comes from a cache
   static constexpr double pack_far = 8e-10;    // the same from memory
-  static constexpr double copy = 1e-10;        // seconds to convert a unit in the same order
+  static constexpr double copy = 4e-10;        // seconds to convert a unit in the same order
   static constexpr double sum_lanes = 1.5e-9;  // seconds to add the lanes of a vector
 
   // Cycles of one step of a register tile: `loads` vector loads, `work` other instructions.

@@ -129,9 +129,11 @@ struct WindowSums {
     const double cycles = C::step(C::multiplies(T::mr * T::nv), T::mr + T::nv, 3);
     const auto units = static_cast<double>(cut.runs.size());
     const double main =
-        tiles * (units * cycles + 40.0 * static_cast<double>(cut.sum.blocks)) / C::hertz;
+        tiles * (units * cycles + 300.0 * static_cast<double>(cut.sum.blocks)) / C::hertz;
     const double b = static_cast<double>(cut.panels * T::nr * p.g) * units;
-    const double moved = filled * C::copy + b * (b > (1 << 18) ? C::pack_far : C::pack_near);
+    const bool far = b > (1 << 18);
+    const double moved =
+        filled * C::copy + b * (far ? C::pack_far + T::size_b / C::memory : C::pack_near);
     return (main + moved) / cut.threads + (cut.threads > 1 ? 2 * C::start : 0);
   }
 

@@ -95,9 +95,10 @@ struct WindowWeights {
     const double main = tiles * (pixels * cycles + 60 * boxes) / C::hertz;
     const double copied = boxes * static_cast<double>(cut.boxes.length * cut.parts_k) +
                           pixels * static_cast<double>(p.k);
-    return (main + static_cast<double>(p.g) * copied * C::copy + 2 * tiles * tile_units * C::copy) /
-               cut.threads +
-           (cut.threads > 1 ? 2 * C::start : 0);
+    const double sums = tiles * tile_units;
+    const double moved = static_cast<double>(p.g) * copied * C::copy +
+                         2 * sums * (sums > (1 << 18) ? C::pack_far : C::copy);
+    return (main + moved) / cut.threads + (cut.threads > 1 ? 2 * C::start : 0);
   }
 
   static void run(const ConvProblemData& p, const ConvArgs& args, void* workspace, int threads) {
