@@ -22,6 +22,8 @@ struct Behaviour {
   Reason failure = Reason::failed;  // of a run that does not succeed
   bool prepares = false;            // whether prepare() must come before run()
   bool prepare_succeeds = true;
+  bool converts = false;  // whether convert() must come after run()
+  std::atomic<int> conversions{0};
   std::atomic<int> prepared{0};  // the run that was prepared last
   std::atomic<int> runs{0};
   std::atomic<int> asked{0};
@@ -55,6 +57,12 @@ struct Functions {
     return behaviours[I].prepare_succeeds ||
            refuse(refusal, Reason::failed, "mock %d is not ready", I);
   }
+  static bool needs_convert(const void*) { return behaviours[I].converts; }
+  static bool convert(const void*, const void*, void* memory, const Launch*, Refusal*) {
+    ++behaviours[I].conversions;
+    behaviours[I].last_workspace = memory;
+    return true;
+  }
 };
 
 inline GemmKey default_key() {
@@ -65,25 +73,39 @@ inline GemmKey default_key() {
   return key;
 }
 
+inline ConvKey default_conv_key(Family family = Family::conv_fwd) {
+  ConvKey key{};
+  key.family = family;
+  key.arch = Arch::generic;
+  key.layout = ConvLayout::nhwgc;
+  key.pipeline = Pipeline::packed;
+  return key;
+}
+
+inline Op op_of(const GemmKey&) { return Op::gemm; }
+inline Op op_of(const ConvKey&) { return Op::conv; }
+
 // `features` of the target, such as ":xnack-", are those that a GPU must have.
-template <int I>
-const ckdisp_kernel* kernel(const std::string& name, const GemmKey& key = default_key(),
+template <int I, class Key = GemmKey>
+const ckdisp_kernel* kernel(const std::string& name, const Key& key = default_key(),
                             const std::string& features = "") {
   auto* text = new std::string(name);  // tables live as long as the process
   auto* arch = new std::string(to_name(key.arch) + features);
   return new ckdisp_kernel{sizeof(ckdisp_kernel),
-                           Op::gemm,
+                           op_of(key),
                            text->c_str(),
                            arch->c_str(),
                            "mock",
-                           new GemmKey(key),
-                           sizeof(GemmKey),
+                           new Key(key),
+                           sizeof(Key),
                            Functions<I>::supports,
                            Functions<I>::cost,
                            Functions<I>::workspace,
                            Functions<I>::run,
                            Functions<I>::needs_prepare,
-                           Functions<I>::prepare};
+                           Functions<I>::prepare,
+                           Functions<I>::needs_convert,
+                           Functions<I>::convert};
 }
 
 inline ckdisp_library* table(const std::vector<const ckdisp_kernel*>& kernels) {
