@@ -1,0 +1,210 @@
+"""Convolution kernels of the CPU, compiled here: values against the float64 reference."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ckdisp
+from ckdisp import reference
+
+LEVEL = ckdisp.host_arches()[0]
+DIRECTIONS = ("fwd", "bwd_data", "bwd_weight")
+LAYOUTS = {1: "nwgc", 2: "nhwgc", 3: "ndhwgc"}
+TYPES = {
+    "fp32": np.dtype(np.float32),
+    "fp16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "int8": np.dtype(np.int8),
+    "fp8": np.dtype(ml_dtypes.float8_e4m3fn),
+}
+# Of the largest value: sums in another order, then one rounding to the type of the result.
+TOLERANCE = {"fp32": 1e-5, "fp16": 1e-3, "bf16": 6e-3, "int8": 0.0, "fp8": 1e-3}
+
+
+def declared(direction: str, dtype: str, rank: int) -> ckdisp.KernelSet:
+    where = {"dtype": [dtype], "layout": [LAYOUTS[rank]]}
+    return ckdisp.KernelSet.sweep(f"conv.{direction}", arch=LEVEL, where=where)
+
+
+@pytest.fixture(scope="module")
+def dispatchers(tmp_path_factory: pytest.TempPathFactory) -> list[ckdisp.Dispatcher]:
+    """For one thread and for three."""
+    kernels = ckdisp.KernelSet()
+    for direction in DIRECTIONS:
+        for rank in LAYOUTS:
+            kernels |= declared(direction, "fp32", rank)
+        kernels |= declared(direction, "bf16", 2)
+    kernels |= declared("fwd", "fp16", 2) | declared("fwd", "int8", 2) | declared("fwd", "fp8", 2)
+    registry = kernels.build(cache_dir=tmp_path_factory.mktemp("jit"), progress=False)
+    return [ckdisp.Dispatcher(registry, num_threads=n) for n in (1, 3)]
+
+
+@dataclass
+class Case:
+    """The tensors of one convolution, in channels-last order."""
+
+    x: np.ndarray[Any, Any]
+    w: np.ndarray[Any, Any]
+    dy: np.ndarray[Any, Any]
+    how: dict[str, Any]
+
+    def problem(self, direction: str, dtype: str) -> ckdisp.GroupedConvProblem:
+        return ckdisp.GroupedConvProblem(
+            direction, self.x.shape, self.w.shape, dtype=dtype, **self.how
+        )
+
+    def run(self, on: Any, direction: str, **more: Any) -> Any:
+        """By a dispatcher, or by the reference."""
+        if direction == "fwd":
+            return on.conv_fwd(self.x, self.w, **self.how, **more)
+        if direction == "bwd_data":
+            return on.conv_bwd_data(self.dy, self.w, input_shape=self.x.shape, **self.how, **more)
+        return on.conv_bwd_weight(self.x, self.dy, weight_shape=self.w.shape, **self.how, **more)
+
+
+def channels_last(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
+    stored = (shape[0], *shape[2:], shape[1])
+    whole = rng.integers(-5, 6, stored) if dtype == "int8" else rng.standard_normal(stored) / 2
+    return np.moveaxis(whole.astype(TYPES[dtype]), -1, 1)
+
+
+def make_case(
+    x: tuple[int, ...], w: tuple[int, ...], dtype: str = "fp32", seed: int = 0, **how: Any
+) -> Case:
+    rng = np.random.default_rng(seed)
+    case = Case(channels_last(rng, x, dtype), channels_last(rng, w, dtype), np.zeros(0), how)
+    case.dy = channels_last(rng, reference.conv_fwd(case.x, case.w, **how).shape, dtype)
+    return case
+
+
+def random_case(draw: random.Random, rank: int, dtype: str) -> Case:
+    depthwise = draw.randint(0, 3) == 0
+    groups = draw.randint(1, 70) if depthwise else draw.choice([1, 1, 2, 3])
+    c, k = (1, 1) if depthwise else (draw.randint(1, 40), draw.randint(1, 50))
+    if draw.randint(0, 5) == 0:  # what filter1x1_stride1_pad0 takes
+        taps, stride, pads = [1] * rank, [1] * rank, [(0, 0)] * rank
+    else:
+        taps = [draw.randint(1, 4) for _ in range(rank)]
+        stride = [draw.randint(1, 3) for _ in range(rank)]
+        pads = [(draw.randint(0, 3), draw.randint(0, 3)) for _ in range(rank)]
+    dilation = [draw.randint(1, 3) for _ in range(rank)]
+    spatial = [
+        max(1, d * (t - 1) + 1 - low - high) + draw.randint(0, 9)
+        for d, t, (low, high) in zip(dilation, taps, pads, strict=True)
+    ]
+    x = (draw.randint(0, 2), groups * c, *spatial)
+    how = {"stride": stride, "padding": pads, "dilation": dilation, "groups": groups}
+    return make_case(x, (groups * k, c, *taps), dtype, draw.randint(0, 99), **how)
+
+
+def check(
+    dispatchers: list[ckdisp.Dispatcher], case: Case, direction: str, dtype: str = "fp32"
+) -> set[str]:
+    """Every kernel that supports the case agrees with the reference; returns their pipelines."""
+    expected = case.run(reference, direction)
+    largest = np.abs(expected).max(initial=1e-3)
+    used = set()
+    for dispatcher in dispatchers:
+        for candidate in dispatcher.explain(case.problem(direction, dtype)):
+            if not candidate.supported:
+                continue
+            result = case.run(dispatcher, direction, kernel=candidate.kernel.name)
+            error = np.abs(result.astype(np.float64) - expected).max(initial=0.0) / largest
+            assert error <= TOLERANCE[dtype], f"{candidate.kernel.name}: {case.how} {error}"
+            used.add(candidate.kernel.key.pipeline)
+    assert used, "no kernel supports the case"
+    return used
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("rank", LAYOUTS)
+def test_random_convolutions(
+    dispatchers: list[ckdisp.Dispatcher], rank: int, direction: str
+) -> None:
+    draw = random.Random(rank)
+    used: set[str] = set()
+    for _ in range(40):
+        used |= check(dispatchers, random_case(draw, rank, "fp32"), direction)
+    assert used == {"packed", "direct"}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "direction"),
+    [*(("bf16", d) for d in DIRECTIONS), ("fp16", "fwd"), ("int8", "fwd"), ("fp8", "fwd")],
+)
+def test_random_convolutions_of_other_types(
+    dispatchers: list[ckdisp.Dispatcher], dtype: str, direction: str
+) -> None:
+    draw = random.Random(7)
+    for _ in range(25):
+        check(dispatchers, random_case(draw, 2, dtype), direction, dtype)
+
+
+EDGES = {
+    "one pixel": ((2, 3, 1, 1), (4, 3, 1, 1), {}),
+    "the filter is the image": ((2, 5, 6, 7), (3, 5, 6, 7), {}),
+    "all of it padding": ((1, 2, 1, 1), (3, 2, 3, 3), {"padding": 1}),
+    "a stride beyond the filter": ((2, 4, 11, 11), (6, 4, 2, 2), {"stride": 5}),
+    "a stride beyond the image": ((2, 4, 5, 5), (6, 4, 2, 2), {"stride": 9}),
+    "stride and dilation share a factor": (
+        (1, 3, 17, 16),
+        (5, 3, 3, 2),
+        {"stride": 4, "dilation": (6, 2)},
+    ),
+    "one channel": ((2, 1, 9, 9), (1, 1, 3, 3), {"padding": 1}),
+    "seventeen channels": ((1, 17, 8, 8), (17, 17, 3, 3), {"padding": 1}),
+    "deep": ((1, 300, 4, 4), (70, 300, 3, 3), {"padding": 1}),
+    "small groups": ((2, 64, 9, 9), (64, 4, 3, 3), {"padding": 1, "groups": 16}),
+    "no image": ((0, 4, 9, 9), (8, 4, 3, 3), {}),
+    "the first layer of ResNet": ((1, 3, 40, 40), (64, 3, 7, 7), {"stride": 2, "padding": 3}),
+}
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("name", EDGES)
+def test_edges(dispatchers: list[ckdisp.Dispatcher], name: str, direction: str) -> None:
+    x, w, how = EDGES[name]
+    check(dispatchers, make_case(x, w, **how), direction)
+
+
+def test_pixels_that_no_filter_reaches_have_no_gradient(
+    dispatchers: list[ckdisp.Dispatcher],
+) -> None:
+    case = make_case((1, 8, 9, 9), (8, 8, 1, 1), stride=4)
+    gradient = case.run(dispatchers[0], "bwd_data")
+    assert np.count_nonzero(gradient[..., 1:4, :]) == 0 and np.count_nonzero(gradient) > 0
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_kernels_are_chosen_by_what_they_are_for(
+    dispatchers: list[ckdisp.Dispatcher], direction: str
+) -> None:
+    dense = make_case((4, 64, 28, 28), (64, 64, 3, 3), padding=1)
+    depthwise = make_case((4, 64, 28, 28), (64, 1, 3, 3), padding=1, groups=64)
+    chosen = [
+        dispatchers[0].select(case.problem(direction, "fp32")).key for case in (dense, depthwise)
+    ]
+    assert [key.pipeline for key in chosen] == ["packed", "direct"]
+    assert chosen[0].specialization == "default"
+
+
+def test_tensors_of_pytorch_keep_their_order(dispatchers: list[ckdisp.Dispatcher]) -> None:
+    torch = pytest.importorskip("torch", reason="tensors of PyTorch go in")
+    x, w = torch.randn(2, 8, 9, 10), torch.randn(12, 4, 3, 3)
+    expected = torch.conv2d(x, w, padding=1, groups=2)
+    for order in (torch.contiguous_format, torch.channels_last):
+        result = dispatchers[0].conv_fwd(
+            x.to(memory_format=order), w.to(memory_format=order), padding=1, groups=2
+        )
+        assert isinstance(result, torch.Tensor)
+        assert result.is_contiguous(memory_format=torch.channels_last)
+        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
+    out = torch.empty_like(expected, memory_format=torch.channels_last)
+    assert dispatchers[0].conv_fwd(x, w, padding=1, groups=2, out=out) is out
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
