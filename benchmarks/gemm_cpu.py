@@ -12,19 +12,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
-Call = Callable[[], object]
+from turns import Call, environment, interleaved, ratio
+
 SQUARE = (256, 384, 512, 768, 1024, 1536, 2048)
 FEW_ROWS = (1, 4, 16)
-SLOW = 1.0  # seconds
-BURST = 0.01  # seconds
 WEIGHTS = 4096  # N and K of the problems with few rows
 
 
@@ -34,45 +30,6 @@ def shapes(quick: bool) -> list[tuple[int, int, int, str]]:
     n = WEIGHTS // 4 if quick else WEIGHTS
     few = [(m, n, n, layout) for layout in ("rcr", "rrr") for m in FEW_ROWS]
     return [(s, s, s, "rrr") for s in squares] + few
-
-
-def interleaved(calls: dict[str, Call], seconds: float, threads: int) -> dict[str, list[float]]:
-    """Milliseconds of each call, called in turns for about ``seconds``, at least 5 times.
-
-    A call that takes very long is timed once.
-    """
-    # Idle threads of a library wait for work in a loop, some for 100 milliseconds, and would
-    # take the next one's cores.
-    pause = 0.12 if threads > 1 else 0.0
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    names = list(calls)
-    for name, call in calls.items():
-        start = time.perf_counter()
-        call()
-        first = time.perf_counter() - start
-        if first > SLOW:
-            times[name].append(first)
-            names.remove(name)
-    end = time.perf_counter() + seconds
-    rounds = 0
-    while rounds < 5 or (time.perf_counter() < end and rounds < 2000):
-        for name in names:
-            time.sleep(pause)
-            burst(calls[name])  # wakes its threads, fills the caches
-            times[name] += burst(calls[name])
-        names.append(names.pop(0))
-        rounds += 1
-    return {name: [1e3 * t for t in taken] for name, taken in times.items()}
-
-
-def burst(call: Call) -> list[float]:
-    """Seconds of consecutive calls, for about ``BURST`` seconds, at least one."""
-    taken = []
-    while not taken or sum(taken) < BURST:
-        start = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - start)
-    return taken
 
 
 def numpy_calls(m: int, n: int, k: int, dtype: str, layout: str, disp: Any) -> dict[str, Call]:
@@ -130,12 +87,6 @@ def measure(threads: int, dtypes: list[str], quick: bool) -> list[dict[str, Any]
     return rows
 
 
-def ratio(ms: dict[str, float]) -> float | None:
-    """Speed of ckdisp over that of the faster of the others."""
-    others = [t for name, t in ms.items() if name != "ckdisp"]
-    return min(others) / ms["ckdisp"] if others else None
-
-
 def print_row(row: dict[str, Any]) -> None:
     shape = f"{row['m']}x{row['n']}x{row['k']}"
     ms = [f"{row['ms'][name]:>10.3f}" if name in row["ms"] else f"{'-':>10}" for name in NAMES]
@@ -171,10 +122,7 @@ def main() -> None:
     )
     rows = []
     for threads in options.threads.split(","):
-        # The libraries read these when they are loaded. A core type or cache size forced on
-        # OpenBLAS would slow it down.
-        env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-        env |= {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+        env = environment(threads)
         command = [sys.executable, __file__, "--worker", "--threads", threads]
         command += ["--dtypes", options.dtypes] + ["--quick"] * options.quick
         done = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True)

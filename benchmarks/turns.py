@@ -1,0 +1,63 @@
+"""Timing of libraries in turns, for the benchmarks that compare them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+Call = Callable[[], object]
+SLOW = 1.0  # seconds
+BURST = 0.01  # seconds
+
+
+def interleaved(calls: dict[str, Call], seconds: float, threads: int) -> dict[str, list[float]]:
+    """Milliseconds of each call, called in turns for about ``seconds``, at least 5 times.
+
+    A call that takes very long is timed once.
+    """
+    # Idle threads of a library wait for work in a loop, some for 100 milliseconds, and would
+    # take the next one's cores.
+    pause = 0.12 if threads > 1 else 0.0
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
+    for name, call in calls.items():
+        start = time.perf_counter()
+        call()
+        first = time.perf_counter() - start
+        if first > SLOW:
+            times[name].append(first)
+            names.remove(name)
+    end = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < 5 or (time.perf_counter() < end and rounds < 2000):
+        for name in names:
+            time.sleep(pause)
+            burst(calls[name])  # wakes its threads, fills the caches
+            times[name] += burst(calls[name])
+        names.append(names.pop(0))
+        rounds += 1
+    return {name: [1e3 * t for t in taken] for name, taken in times.items()}
+
+
+def burst(call: Call) -> list[float]:
+    """Seconds of consecutive calls, for about ``BURST`` seconds, at least one."""
+    taken = []
+    while not taken or sum(taken) < BURST:
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return taken
+
+
+def ratio(ms: dict[str, float]) -> float | None:
+    """Speed of ckdisp over that of the faster of the others."""
+    others = [t for name, t in ms.items() if name != "ckdisp"]
+    return min(others) / ms["ckdisp"] if others else None
+
+
+def environment(threads: str) -> dict[str, str]:
+    """The environment of a process whose libraries, which read it when loaded, use ``threads``."""
+    # A core type or cache size forced on OpenBLAS would slow it down.
+    env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+    return env | {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
