@@ -6,6 +6,7 @@
 #include "conv/pointwise.hpp"
 #include "conv/support.hpp"
 #include "conv/windowed.hpp"
+#include "table.hpp"
 
 namespace ckdisp::cpu {
 namespace {
@@ -57,26 +58,11 @@ struct Conv {
     }
     return true;
   }
-
-  static constexpr ckdisp_kernel table = {sizeof(ckdisp_kernel),
-                                          Op::conv,
-                                          Kernel::name,
-                                          facts(Kernel::key.arch).name,
-                                          EnumNames<Provider>::values[0],
-                                          &Kernel::key,
-                                          sizeof(ConvKey),
-                                          &supports,
-                                          &cost,
-                                          &workspace_size,
-                                          &run};
 };
 
 }  // namespace
 }  // namespace ckdisp::cpu
 
-// Defines the constant `symbol`, the only symbol of the unit that others can see.
-#define CKDISP_CPU_CONV_KERNEL(symbol, Kernel)                                     \
-  extern "C" {                                                                     \
-  extern const ckdisp::ckdisp_kernel symbol __attribute__((visibility("hidden"))); \
-  constexpr ckdisp::ckdisp_kernel symbol = ckdisp::cpu::Conv<Kernel>::table;       \
-  }
+#define CKDISP_CPU_CONV_KERNEL(symbol, Kernel) \
+  CKDISP_CPU_KERNEL(symbol,                    \
+                    (ckdisp::cpu::table_of<Kernel, ckdisp::cpu::Conv<Kernel>>(ckdisp::Op::conv)))

@@ -3,6 +3,7 @@
 
 #include "cost.hpp"
 #include "support.hpp"
+#include "table.hpp"
 
 namespace ckdisp::cpu {
 namespace {
@@ -38,26 +39,11 @@ struct Gemm {
     Pipe::run(p, *static_cast<const GemmArgs*>(args), workspace, usable_threads(launch));
     return true;
   }
-
-  static constexpr ckdisp_kernel table = {sizeof(ckdisp_kernel),
-                                          Op::gemm,
-                                          Kernel::name,
-                                          facts(Kernel::key.arch).name,
-                                          EnumNames<Provider>::values[0],
-                                          &Kernel::key,
-                                          sizeof(GemmKey),
-                                          &supports,
-                                          &cost,
-                                          &workspace_size,
-                                          &run};
 };
 
 }  // namespace
 }  // namespace ckdisp::cpu
 
-// Defines the constant `symbol`, the only symbol of the unit that others can see.
-#define CKDISP_CPU_GEMM_KERNEL(symbol, Kernel)                                     \
-  extern "C" {                                                                     \
-  extern const ckdisp::ckdisp_kernel symbol __attribute__((visibility("hidden"))); \
-  constexpr ckdisp::ckdisp_kernel symbol = ckdisp::cpu::Gemm<Kernel>::table;       \
-  }
+#define CKDISP_CPU_GEMM_KERNEL(symbol, Kernel) \
+  CKDISP_CPU_KERNEL(symbol,                    \
+                    (ckdisp::cpu::table_of<Kernel, ckdisp::cpu::Gemm<Kernel>>(ckdisp::Op::gemm)))

@@ -15,43 +15,16 @@ struct ConvSupport {
   static constexpr const char* dimensions[kMaxSpatial] = {"depth", "height", "width"};
 
   static bool supports(const ConvProblemData& p, Refusal* refusal) {
-    return operation(p, refusal) && types(p, refusal) && sizes(p, refusal) && tensors(p, refusal) &&
-           special(p, refusal);
+    return has_operation_of(key, p, refusal) && has_types_of(key, p, refusal) &&
+           parts(p, refusal) && sizes(p, refusal) && tensors(p, refusal) && special(p, refusal);
   }
 
  private:
-  static bool operation(const ConvProblemData& p, Refusal* refusal) {
-    if (p.family != key.family) {
-      return refuse(refusal, Reason::direction, "the direction is %s, the kernel's is %s",
-                    name_of(p.family), name_of(key.family));
-    }
-    if (p.layout != key.layout) {
-      return refuse(refusal, Reason::layout, "the layout is %s, the kernel's is %s",
-                    name_of(p.layout), name_of(key.layout));
-    }
-    if (p.k_batch != 1) {
-      return refuse(refusal, Reason::split_k,
-                    "the sums are to be split into %d parts, a CPU kernel takes only 1",
-                    static_cast<int>(p.k_batch));
-    }
-    return true;
-  }
-
-  static bool types(const ConvProblemData& p, Refusal* refusal) {
-    const struct {
-      const char* name;
-      Dtype wanted, given;
-    } rows[] = {{"the input", key.dtype_in, p.dtype_in},
-                {"the weights", key.dtype_wei, p.dtype_wei},
-                {"the output", key.dtype_out, p.dtype_out},
-                {"the accumulator", key.dtype_acc, p.dtype_acc}};
-    for (const auto& row : rows) {
-      if (row.wanted != row.given) {
-        return refuse(refusal, Reason::dtype, "the type of %s is %s, the kernel's is %s", row.name,
-                      name_of(row.given), name_of(row.wanted));
-      }
-    }
-    return true;
+  static bool parts(const ConvProblemData& p, Refusal* refusal) {
+    if (p.k_batch == 1) return true;
+    return refuse(refusal, Reason::split_k,
+                  "the sums are to be split into %d parts, a CPU kernel takes only 1",
+                  static_cast<int>(p.k_batch));
   }
 
   static bool in_range(const char* what, const char* dimension, Index size, Index low,
