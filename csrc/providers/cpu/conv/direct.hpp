@@ -123,16 +123,23 @@ struct ConvDirect {
     const Index image = line / rows_y / g.axis[0].rows;
     const auto [low, high] = inner(width);
     for (Index channel = 0; channel < call.p.g; channel += block) {
+      const bool whole = call.p.g - channel >= block;
       Index x = 0;
       while (x < width.rows) {
-        const bool whole = x >= low && x + pixels <= high;
-        const Index count = whole ? pixels : 1;
-        if (whole) {
-          some_pixels<pixels>(call, image, z, y, x, channel);
+        const bool is_inner = x >= low && x + pixels <= high;
+        const auto run = [&](auto count) CKDISP_CPU_LAMBDA {
+          if (whole) {
+            some_pixels<count, true>(call, image, z, y, x, channel);
+          } else {
+            some_pixels<count, false>(call, image, z, y, x, channel);
+          }
+          x += count;
+        };
+        if (is_inner) {
+          run(Int<pixels>{});
         } else {
-          some_pixels<1>(call, image, z, y, x, channel);
+          run(Int<1>{});
         }
-        x += count;
       }
     }
   }
@@ -146,9 +153,10 @@ struct ConvDirect {
     return {low, high};
   }
 
-  template <int Pixels>
-  static CKDISP_CPU_INLINE void some_pixels(const Call& call, Index image, Index z, Index y,
-                                            Index x, Index channel) {
+  // `Whole`: all channels of the block exist.
+  template <int Pixels, bool Whole>
+  static CKDISP_CPU_NOINLINE void some_pixels(const Call& call, Index image, Index z, Index y,
+                                              Index x, Index channel) noexcept {
     const Geometry& g = call.g;
     const ConvProblemData& p = call.p;
     const Axis *az = &g.axis[0], *ay = &g.axis[1], *ax = &g.axis[2];
@@ -168,54 +176,34 @@ struct ConvDirect {
           const float* tap = call.taps + (tap_row + ax->tap(jx)) * channels + channel;
           const char* from = at(call.source, ((row + sx) * g.pixel + channel) * size_of(type_a));
           const Index step = ax->step * g.pixel * size_of(type_a);
-          if (rest >= block) {
-            multiply<Pixels>(acc, from, step, tap);
-          } else {
-            multiply_some<Pixels>(acc, from, step, tap, rest);
-          }
+          unroll<vectors>([&](auto v) CKDISP_CPU_LAMBDA {
+            const Index count = Whole ? lanes : least(lanes, rest - v * lanes);
+            if (!Whole && count <= 0) return;
+            const F w = load<F>(tap + v * lanes);
+            unroll<Pixels>([&](auto i) CKDISP_CPU_LAMBDA {
+              const char* const pixel = from + i * step + v * lanes * size_of(type_a);
+              acc[i][v] += load_as_float<type_a>(pixel, count) * w;
+            });
+          });
         }
       }
     }
-    for (int i = 0; i < Pixels; ++i) {
+    unroll<Pixels>([&](auto i) CKDISP_CPU_LAMBDA {
       const Index own = ((image * in_or_out(p, 0) + az->own(z)) * in_or_out(p, 1) + ay->own(y)) *
                             in_or_out(p, 2) +
                         ax->own(x + i);
       char* const to = at(call.result, (own * p.g + channel) * size_of(type_c));
-      for (int v = 0; v < vectors && v * lanes < rest; ++v) {
+      unroll<vectors>([&](auto v) CKDISP_CPU_LAMBDA {
+        const Index count = Whole ? lanes : least(lanes, rest - v * lanes);
+        if (!Whole && count <= 0) return;
         store_partial<size_of(type_c)>(to + v * lanes * size_of(type_c),
-                                       from_float<type_c, S>(acc[i][v]),
-                                       least(lanes, rest - v * lanes));
-      }
-    }
-  }
-
-  // Sizes of the tensor that is computed.
-  static Index in_or_out(const ConvProblemData& p, int d) { return forward ? p.out[d] : p.in[d]; }
-
-  template <int Pixels>
-  static CKDISP_CPU_INLINE void multiply(F (&acc)[Pixels][vectors], const char* from, Index step,
-                                         const float* tap) {
-    unroll<vectors>([&](auto v) CKDISP_CPU_LAMBDA {
-      const F w = load<F>(tap + v * lanes);
-      unroll<Pixels>([&](auto i) CKDISP_CPU_LAMBDA {
-        const char* const at = from + i * step + v * lanes * size_of(type_a);
-        acc[i][v] += load_as_float<type_a>(at, lanes) * w;
+                                       from_float<type_c, S>(acc[i][v]), count);
       });
     });
   }
 
-  // The same where the channels end inside the block.
-  template <int Pixels>
-  static CKDISP_CPU_NOINLINE void multiply_some(F (&acc)[Pixels][vectors], const char* from,
-                                                Index step, const float* tap, Index rest) noexcept {
-    for (int v = 0; v < vectors && v * lanes < rest; ++v) {
-      const F w = load<F>(tap + v * lanes);
-      for (int i = 0; i < Pixels; ++i) {
-        const char* const at = from + i * step + v * lanes * size_of(type_a);
-        acc[i][v] += load_as_float<type_a>(at, least(lanes, rest - v * lanes)) * w;
-      }
-    }
-  }
+  // Sizes of the tensor that is computed.
+  static Index in_or_out(const ConvProblemData& p, int d) { return forward ? p.out[d] : p.in[d]; }
 
   // One vector of channels and some taps of one line of the filter are a piece of work.
   static void weight_gradient(const ConvProblemData& p, const ConvArgs& args, int threads) {
