@@ -23,6 +23,9 @@ ELEMENT_BYTES = {
 # Threads that one compute unit keeps in flight.
 MAX_THREADS_PER_CU = 2048
 
+# The main loops that only the CPU provider has.
+CPU_PIPELINES = ("packed", "skinny", "direct")
+
 FLOAT_OUTPUTS = ("fp32", "fp16", "bf16")
 NARROW_FLOATS = ("fp8", "bf8")
 INT_OUTPUTS = ("int32", "int8", "fp32", "fp16", "bf16")

@@ -127,7 +127,7 @@ GPU: tuple[Rule, ...] = (
         "pipeline scheduler",
         lambda c: (
             (c["scheduler"] != SCHEDULER.code("interwave"))
-            | facts.has_pipeline(c, "mem", "packed", "skinny")
+            | facts.has_pipeline(c, "mem", *facts.CPU_PIPELINES)
         ),
         lambda k: f"scheduler interwave exists only for pipeline mem, not {k.pipeline}",
     ),

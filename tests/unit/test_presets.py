@@ -17,7 +17,9 @@ NAMES = [
     *(f"gemm.fp16_rcr_{kind}" for kind in FP16),
     *("gemm.bf16_rcr_essential", "gemm.int8_rcr_essential", "gemm.fp8_rcr_essential"),
     *("gemm.mixed_precision", "gemm.cpu_prebuilt"),
-    *("conv.fwd_fp16_nhwgc_essential", "conv.cpu_prebuilt"),
+    *(f"conv.{dtype}_nhwgc_essential" for dtype in ("fp16", "bf16", "fp32")),
+    *("conv.fp16_ndhwgc_essential", "conv.narrow_nhwgc_essential", "conv.fp16_nhwgc_search"),
+    "conv.cpu_prebuilt",
 ]
 CPU = [name for name in arch_names() if not arch(name).is_gpu]
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...arch import arch
 from .. import facts
+from ..curated import Triple, document, triple
 from ..gemm.curated import curated as gemm_curated
 from .cpu_rules import DIRECT_TYPES
-from .key import Triple
 
 _HERE = Path(__file__).parent
 _GENERAL = "default"
@@ -23,19 +22,20 @@ _POINTWISE = "filter1x1_stride1_pad0"
 
 @dataclass(frozen=True)
 class Curated:
-    """One algorithm; ``essential`` ones serve the small sets."""
+    """One algorithm. ``roles``: essential for small sets; search for tiles to time."""
 
     tile: Triple
     wave: Triple
     warp: Triple
     pipeline: str
     scheduler: str
+    epilogue: str = "default"
     specialization: str = _GENERAL
     vector: Triple = (1, 1, 1)
     two_stage: bool = False
     num_wave_groups: int = 1
     groups_to_merge: int = 1
-    essential: bool = True
+    roles: tuple[str, ...] = ("essential",)
 
     @property
     def double_buffer(self) -> bool:
@@ -43,27 +43,19 @@ class Curated:
         return self.pipeline == "compv4"
 
 
-@functools.cache
-def _document(name: str) -> Any:
-    return json.loads((_HERE / name).read_text(encoding="utf-8"))
-
-
-def _triple(numbers: list[int]) -> Triple:
-    m, n, k = numbers
-    return m, n, k
-
-
 def _cpu_rows(level: str, family: str, a: str, b: str) -> Iterator[Curated]:
     for row in gemm_curated(level, "gemm.standard", a, b):
         if row.pipeline == "packed":
             for special in (_GENERAL, _POINTWISE):
-                yield Curated(row.tile, (1, 1, 1), row.warp, "packed", "default", special)
+                yield Curated(
+                    row.tile, (1, 1, 1), row.warp, "packed", "default", specialization=special
+                )
     if a == b and a in DIRECT_TYPES:
-        tile = _triple(_document("curated_cpu.json")["direct"][level])
+        tile = triple(document(_HERE / "curated_cpu.json")["direct"][level])
         yield Curated(tile, (1, 1, 1), tile, "direct", "default")
 
 
-def _vectors(name: str, family: str, a: str, b: str, row: dict[str, Any]) -> list[int]:
+def _vectors(name: str, family: str, a: str, b: str, row: Mapping[str, Any]) -> Triple:
     """The widest vectors but for those of A, which suit channels that are multiples of 4.
 
     Where a direction transposes A or B, the vector must be that of CK's transposition.
@@ -77,33 +69,42 @@ def _vectors(name: str, family: str, a: str, b: str, row: dict[str, Any]) -> lis
         outer_and_lane = math.gcd(outer, outer * k // lanes)
         return next((w // size for w in (16, 8) if outer_and_lane % (w // size) == 0), 1)
 
-    return [
+    return (
         own(m, size_a) if family == "conv.bwd_weight" else min(4, 16 // size_a),
         own(n, size_b) if family != "conv.fwd" else min(8, 16 // size_b),
         16 // size_c,
-    ]
+    )
+
+
+def _merged(group: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of a group of the data file: its tiles, each with each of its ways to run."""
+    for tile, wave, warp in group["tiles"]:
+        for way in group["ways"]:
+            yield {"tile": tile, "wave": wave, "warp": warp, **way}
 
 
 def _gpu_rows(name: str, family: str, a: str, b: str) -> Iterator[Curated]:
     types = a if a == b else f"{a}_{b}"
-    for group in _document("curated_gpu.json")["groups"]:
+    for group in document(_HERE / "curated_gpu.json")["groups"]:
         if name not in group["archs"] or types not in group["dtypes"]:
             continue
-        for row in group["rows"]:
+        for row in _merged(group):
             if family not in row.get("families", [family]):
                 continue
+            vector = row.get("vector")
             yield Curated(
-                _triple(row["tile"]),
-                _triple(row["wave"]),
-                _triple(row["warp"]),
-                row["pipeline"],
+                triple(row["tile"]),
+                triple(row["wave"]),
+                triple(row["warp"]),
+                row.get("pipeline", "compv3"),
                 row.get("scheduler", "intrawave"),
+                row.get("epilogue", "cshuffle"),
                 row.get("specialization", _GENERAL),
-                _triple(row.get("vector") or _vectors(name, family, a, b, row)),
+                triple(vector) if vector else _vectors(name, family, a, b, row),
                 row.get("two_stage", False),
                 row.get("num_wave_groups", 1),
                 row.get("groups_to_merge", 1),
-                "essential" in row["roles"],
+                tuple(row["roles"]),
             )
 
 

@@ -15,7 +15,7 @@ _presets = Presets(
     Path(__file__).with_name("presets.json"),
     ConvKey,
     space.ALIASES,
-    lambda request, sweep: space.curated_space(request, sweep.get("essential", False)),
+    lambda request, sweep: space.curated_space(request, sweep.get("roles", ())),
 )
 
 OP = Op(

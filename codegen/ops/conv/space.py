@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ...arch import arch
-from ...enums import CONV_LAYOUT, EPILOGUE, SCHEDULER, SPECIALIZATION
-from ...errors import InvalidKey
+from ...arch import Arch, arch
+from ...enums import CONV_LAYOUT, SCHEDULER, SPECIALIZATION
 from ...factor import Axis
 from ...space import Space, axis
 from .. import facts
+from ..curated import ALGORITHM, closest, cpu_tiles, epilogues
 from ..definition import SpaceRequest
 from . import cpu_rules, gpu_rules
 from .curated import Curated, curated
@@ -21,7 +22,7 @@ from .rules import RULES
 ALIASES = {"dtype": ("dtype_in", "dtype_wei")}
 
 _ALGORITHM = (
-    "tile wave warp pipeline scheduler specialization vector double_buffer two_stage "
+    "tile wave warp pipeline scheduler epilogue specialization vector double_buffer two_stage "
     "groups_to_merge num_wave_groups"
 )
 _FREE = frozenset(
@@ -32,15 +33,15 @@ _FREE = frozenset(
     )
 )
 # Values of the axes of tiles="all". Others may be asked for: the rules decide.
-_GPU_SIDES = {"m": (16, 32, 64, 128, 256), "n": (16, 32, 64, 128, 256), "k": (32, 64, 128)}
+_GPU_SIDES = {
+    **dict.fromkeys("mn", (16, 32, 64, 128, 256)),
+    "k": (16, 32, 64, 128, 256),
+}
 # Elements per access of A, B and C: what channels divide into, from any number to many.
 _VECTORS = (
     *((1, 1, 1), (1, 1, 2), (2, 2, 2), (1, 8, 8), (4, 4, 4)),
     *((4, 8, 8), (8, 8, 4), (8, 8, 8), (16, 16, 8), (16, 16, 16)),
 )
-_CPU_ROW_TILES = (1, 8, 16)
-_CPU_COLUMNS = (256, 512, 1024)
-_CPU_DEPTHS = (128, 256, 512)
 
 
 def build(request: SpaceRequest) -> Space:
@@ -50,21 +51,21 @@ def build(request: SpaceRequest) -> Space:
     return curated_space(request)
 
 
-def curated_space(request: SpaceRequest, essential: bool = False) -> Space:
-    """The curated algorithms, or only the essential ones, of every type and rank."""
+def curated_space(request: SpaceRequest, roles: Sequence[str] = ()) -> Space:
+    """The curated algorithms (of ``roles``, if given) of every type and rank."""
     named = request.named
+    facts_ = arch(request.arch)
     rows = [
-        (*tensors(request.family, a, b, c), facts.accumulator(a, b), *_algorithm(row))
+        (*tensors(request.family, a, b, c), facts.accumulator(a, b), *_algorithm(chosen))
         for a, b in facts.pairs()
         for c in _results(a, f"dtype_{OPERANDS[request.family][2]}" in named)
         for row in curated(request.arch, request.family, a, b)
-        if row.essential or not essential
+        for chosen in _with_epilogues(row, facts_, "epilogue" in named)
+        if not roles or set(roles) & set(row.roles)
     ]
-    facts_ = arch(request.arch)
     flags = [False, True]
     axes = [
         axis(ConvKey, f"dtype_in dtype_wei dtype_out dtype_acc {_ALGORITHM}", rows),
-        axis(ConvKey, "epilogue", _epilogues(facts_.is_gpu, "epilogue" in named)),
         axis(ConvKey, "split_k", flags if "split_k" in named else [False]),
         axis(ConvKey, "split_image", flags if "split_image" in named else [False]),
         axis(ConvKey, "explicit_gemm", flags if "explicit_gemm" in named else [False]),
@@ -92,12 +93,12 @@ def _all(request: SpaceRequest) -> Space:
     two_stage = [False, True] if gpu and request.family == "conv.bwd_weight" else [False]
     axes = [
         axis(ConvKey, "dtype_in dtype_wei dtype_out dtype_acc", types_),
-        *(_gpu_tiles() if gpu else _cpu_tiles(warps)),
+        *(_gpu_tiles() if gpu else cpu_tiles(ConvKey, warps)),
         axis(ConvKey, "wave", facts_.waves),
         axis(ConvKey, "warp", warps),
         axis(ConvKey, "pipeline", gpu_rules.PIPELINES if gpu else cpu_rules.PIPELINES),
         axis(ConvKey, "scheduler", SCHEDULER.values if gpu else ["default"]),
-        axis(ConvKey, "epilogue", _epilogues(gpu, True)),
+        axis(ConvKey, "epilogue", epilogues(facts_, True)),
         axis(ConvKey, "specialization", SPECIALIZATION.values),
         axis(ConvKey, "vector", _VECTORS if gpu else [(1, 1, 1)]),
         axis(ConvKey, "double_buffer", flags),
@@ -132,10 +133,10 @@ def _usual_results(a: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((facts.default_output(a), *wider.get(a, ("fp32",)))))
 
 
-def _epilogues(gpu: bool, every: bool) -> tuple[str, ...]:
-    if not gpu:
-        return ("default",)
-    return EPILOGUE.values if every else ("cshuffle",)
+def _with_epilogues(row: Curated, facts_: Arch, every: bool) -> list[Curated]:
+    if not every:
+        return [row]
+    return [replace(row, epilogue=epilogue) for epilogue in epilogues(facts_, True)]
 
 
 def _algorithm(row: Curated) -> tuple[Any, ...]:
@@ -144,13 +145,6 @@ def _algorithm(row: Curated) -> tuple[Any, ...]:
 
 def _gpu_tiles() -> list[Axis]:
     return [axis(ConvKey, f"tile_{side}", values) for side, values in _GPU_SIDES.items()]
-
-
-def _cpu_tiles(registers: list[tuple[int, ...]]) -> list[Axis]:
-    rows = sorted({m * q for m, _, _ in registers for q in _CPU_ROW_TILES})
-    columns = sorted({-(-size // n) * n for _, n, _ in registers for size in _CPU_COLUMNS})
-    sides = {"m": rows, "n": columns, "k": _CPU_DEPTHS}
-    return [axis(ConvKey, f"tile_{side}", values) for side, values in sides.items()]
 
 
 def complete(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,13 +159,13 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
     values.setdefault("dtype_wei", known)
     values.setdefault("dtype_out", facts.default_output(values["dtype_in"]))
     a, b, _ = types(family, (values["dtype_in"], values["dtype_wei"], values["dtype_out"]))
-    facts_ = arch(values["arch"])
     row = _first(values, a, b)
+    # What follows from the pipeline follows from the given one.
+    row = replace(row, pipeline=values.get("pipeline", row.pipeline))
     defaults = {
         "dtype_acc": facts.accumulator(a, b),
         "layout": "nhwgc",
         **dict(zip(_ALGORITHM.split(), _algorithm(row), strict=True)),
-        "epilogue": _epilogues(facts_.is_gpu, False)[0],
         **dict.fromkeys(("split_k", "split_image", "explicit_gemm"), False),
         "block_per_cu": 1,
     }
@@ -180,15 +174,5 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _first(values: Mapping[str, Any], a: str, b: str) -> Curated:
     rows = curated(values["arch"], values["family"], a, b)
-    wanted = _ALGORITHM.split()
-    if rows:
-        # The best match keeps make_key(pipeline="direct") consistent with its tile.
-        return max(rows, key=lambda r: sum(getattr(r, f) == values.get(f) for f in wanted))
-    needed = [f for f in ("tile", "wave", "warp", "pipeline", "scheduler") if f not in values]
-    if needed:
-        raise InvalidKey(
-            f"{values['family']} on {values['arch']} has no default algorithm for {a} x {b}; "
-            f"give {', '.join(needed)}"
-        )
-    found = {f: values[f] for f in ("tile", "wave", "warp", "pipeline", "scheduler")}
-    return Curated(**found)
+    found = closest(rows, _ALGORITHM.split(), values, (a, b))
+    return found or Curated(**{f: values[f] for f in ALGORITHM})

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...arch import arch, arches
 from .. import facts
-from .key import Triple
+from ..curated import Triple, document, triple
 
 _HERE = Path(__file__).parent
 _CPU_ROLES = {
@@ -37,33 +35,23 @@ class Curated:
     spills: str = ""
 
 
-@functools.cache
-def _document(name: str) -> Any:
-    return json.loads((_HERE / name).read_text(encoding="utf-8"))
-
-
-def _triple(numbers: list[int]) -> Triple:
-    m, n, k = numbers
-    return m, n, k
-
-
 def _cpu_rows(level: str, dtype_a: str) -> Iterator[Curated]:
-    for row in _document("curated_cpu.json")[level].get(dtype_a, ()):
+    for row in document(_HERE / "curated_cpu.json")[level].get(dtype_a, ()):
         roles = _CPU_ROLES[row["pipeline"]]
-        tile, warp = _triple(row["tile"]), _triple(row["warp"])
+        tile, warp = triple(row["tile"]), triple(row["warp"])
         yield Curated(roles, tile, (1, 1, 1), warp, row["pipeline"], "default", 1)
 
 
 def _gpu_rows(name: str, family: str, dtypes: str) -> Iterator[Curated]:
     kind = "preshuffle" if family == "gemm.preshuffle" else "block"
-    for group in _document("curated_gpu.json")["groups"]:
+    for group in document(_HERE / "curated_gpu.json")["groups"]:
         if kind == group["kind"] and name in group["archs"] and dtypes in group["dtypes"]:
             for row in group["rows"]:
                 yield Curated(
                     tuple(row["roles"]),
-                    _triple(row["tile"]),
-                    _triple(row["wave"]),
-                    _triple(row["warp"]),
+                    triple(row["tile"]),
+                    triple(row["wave"]),
+                    triple(row["warp"]),
                     row["pipeline"],
                     row["scheduler"],
                     row.get("num_wave_groups", 1),

@@ -105,9 +105,9 @@ RULES: tuple[Rule, ...] = (
     *tiles.GPU,
     _gpu_rule(
         "gpu_pipeline",
-        "packed and skinny are pipelines of the CPU provider",
+        "packed, skinny and direct are pipelines of the CPU provider",
         "pipeline",
-        lambda c: ~facts.has_pipeline(c, "packed", "skinny"),
+        lambda c: ~facts.has_pipeline(c, *facts.CPU_PIPELINES),
         lambda k: f"pipeline {k.pipeline} exists only on CPU levels, not on {k.arch}",
     ),
     _gpu_rule(

@@ -4,45 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...arch import arch
 from ...columns import Array, Columns
-from ...enums import DTYPE, ELEMENTWISE, FAMILY
+from ...enums import ELEMENTWISE, FAMILY
 from ...rules import Rule
 from .. import facts, tiles
+from ..types import OUTPUTS, type_rules
 from . import ck_rules, cpu_rules, gpu_rules, tables
 from .key import GemmKey
 
 _MULTI_D = FAMILY.code("gemm.multi_d")
-_OUTPUTS = np.array([[t in facts.outputs(a) for t in DTYPE.values] for a in DTYPE.values])
 _D_COUNTS = np.array([tables.D_COUNT.get(e, tables.ANY_D_COUNT) for e in ELEMENTWISE.values])
 
 
-def _dtypes(c: Columns) -> Array:
-    return facts.multiplies(c, c["dtype_a"], c["dtype_b"])
-
-
-def _dtypes_reason(k: GemmKey) -> str:
-    facts_ = arch(k.arch)
-    pairs = [
-        (a, b)
-        for a in DTYPE.values
-        for b in DTYPE.values
-        if facts.warp_tiles(facts_, k.family, a, b)
-    ]
-    known = ", ".join(a if a == b else f"{a} x {b}" for a, b in pairs) or "nothing"
-    what = "matrix instruction" if facts_.is_gpu else "kernel"
-    return f"{k.arch} has no {what} for {k.dtype_a} x {k.dtype_b} in {k.family}; it has {known}"
-
-
-def _accumulator(c: Columns) -> Array:
-    int8 = DTYPE.code("int8")
-    both = (c["dtype_a"] == int8) & (c["dtype_b"] == int8)
-    expected = np.where(both, DTYPE.code("int32"), DTYPE.code("fp32"))
-    return np.asarray(c["dtype_acc"] == expected)
-
-
 def _output(column: str, c: Columns) -> Array:
-    return np.asarray(_OUTPUTS[c["dtype_a"], c[column]])
+    return np.asarray(OUTPUTS[c["dtype_a"], c[column]])
 
 
 def _family_elementwise(c: Columns) -> Array:
@@ -66,36 +41,9 @@ def _unused_d(c: Columns) -> Array:
     return np.asarray((c["num_d"] > 0) | canonical)
 
 
-def _warp_reason(k: GemmKey) -> str:
-    facts_ = arch(k.arch)
-    allowed = facts.warp_tiles(facts_, k.family, k.dtype_a, k.dtype_b)
-    known = ", ".join("x".join(map(str, t)) for t in allowed) or "none"
-    what = "warp" if facts_.is_gpu else "register"
-    return (
-        f"{k.arch} has no {what} tile {k.warp[0]}x{k.warp[1]}x{k.warp[2]} for "
-        f"{k.dtype_a} x {k.dtype_b} in {k.family}; allowed: {known}"
-    )
-
-
 _COMMON: tuple[Rule, ...] = (
     tiles.PROVIDER,
-    Rule(
-        "dtypes",
-        "the arch multiplies this pair of types",
-        ("arch", "family", "dtype_a", "dtype_b"),
-        _dtypes,
-        _dtypes_reason,
-    ),
-    Rule(
-        "accumulator",
-        "int8 accumulates in int32, everything else in fp32",
-        ("dtype_a", "dtype_b", "dtype_acc"),
-        _accumulator,
-        lambda k: (
-            f"{k.dtype_a} x {k.dtype_b} accumulates in "
-            f"{facts.accumulator(k.dtype_a, k.dtype_b)}, not {k.dtype_acc}"
-        ),
-    ),
+    *type_rules(("dtype_a", "dtype_b"), lambda c: (c["dtype_a"], c["dtype_b"])),
     Rule(
         "output_dtype",
         "C has a type that the accumulator converts to",
@@ -142,15 +90,6 @@ _COMMON: tuple[Rule, ...] = (
             f"without D tensors dtype_d must be {k.dtype_c} and layout_d r, "
             f"not {k.dtype_d} and {k.layout_d}"
         ),
-    ),
-    Rule(
-        "warp_tile",
-        "the warp tile (CPU: register tile) is in the list of the arch for the types",
-        ("arch", "family", "dtype_a", "dtype_b", "warp_m", "warp_n", "warp_k"),
-        lambda c: (
-            ~_dtypes(c) | facts.has_warp_tile(c, c["dtype_a"], c["dtype_b"])
-        ),  # dtypes speaks for unknown pairs
-        _warp_reason,
     ),
     tiles.DIVISIBLE,
     tiles.COVERS,

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...arch import Arch, arch
-from ...enums import ELEMENTWISE, EPILOGUE, LAYOUT, PIPELINE, SCHEDULER
-from ...errors import InvalidKey
+from ...enums import ELEMENTWISE, LAYOUT, PIPELINE, SCHEDULER
 from ...factor import Axis
 from ...space import Space, axis
 from .. import facts
+from ..curated import ALGORITHM, closest, cpu_tiles, epilogues
 from ..definition import SpaceRequest
 from . import tables
 from .curated import Curated, curated
@@ -29,9 +29,6 @@ _FREE = frozenset(
 
 # Values of the axes of tiles="all". Others may be asked for: the rules decide.
 _GPU_TILES = {"m": (16, 32, 64, 128, 192, 256), "k": (32, 64, 128, 192, 256)}
-_CPU_ROW_TILES = (1, 4, 8, 16)
-_CPU_COLUMNS = (512, 1024, 2048, 4096)
-_CPU_DEPTHS = (128, 256, 384, 512)
 
 
 def build(request: SpaceRequest) -> Space:
@@ -59,7 +56,7 @@ def curated_space(request: SpaceRequest, roles: Sequence[str] = ()) -> Space:
     axes = [
         axis(GemmKey, f"{names} pipeline scheduler num_wave_groups", rows),
         axis(GemmKey, "pad_m pad_n pad_k", _pads(facts_, bool(named & set(_PADS)))),
-        axis(GemmKey, "epilogue", _epilogues(facts_, "epilogue" in named)),
+        axis(GemmKey, "epilogue", epilogues(facts_, "epilogue" in named)),
         axis(GemmKey, "persistent", [False, True] if "persistent" in named else [False]),
         axis(GemmKey, "split_k", [False, True] if "split_k" in named else [False]),
         axis(GemmKey, "block_per_cu", [1]),
@@ -77,18 +74,18 @@ def _all(request: SpaceRequest) -> Space:
     warps = dict.fromkeys(
         tile for a, b in facts.pairs() for tile in facts.warp_tiles(facts_, request.family, a, b)
     )
-    pipelines = [p for p in PIPELINE.values if (p in ("packed", "skinny")) != gpu]
+    pipelines = [p for p in PIPELINE.values if (p in facts.CPU_PIPELINES) != gpu]
     flags = [False, True] if gpu else [False]
     axes = [
         axis(GemmKey, "dtype_a dtype_b dtype_acc", dtypes),
         axis(GemmKey, "dtype_c", outputs),
         axis(GemmKey, "dtype_d", outputs),
-        *(_gpu_tiles() if gpu else _cpu_tiles(list(warps))),
+        *(_gpu_tiles() if gpu else cpu_tiles(GemmKey, list(warps))),
         axis(GemmKey, "wave", facts_.waves),
         axis(GemmKey, "warp", list(warps)),
         axis(GemmKey, "pipeline", pipelines),
         axis(GemmKey, "scheduler", SCHEDULER.values if gpu else ["default"]),
-        axis(GemmKey, "epilogue", _epilogues(facts_, True)),
+        axis(GemmKey, "epilogue", epilogues(facts_, True)),
         axis(GemmKey, "pad_m pad_n pad_k", _pads(facts_, True)),
         axis(GemmKey, "persistent", flags),
         axis(GemmKey, "split_k", flags),
@@ -133,21 +130,8 @@ def _pads(facts_: Arch, every: bool) -> list[tuple[bool, bool, bool]]:
     return [padded, plain] if every and facts_.is_gpu else [padded]
 
 
-def _epilogues(facts_: Arch, every: bool) -> Sequence[str]:
-    if not facts_.is_gpu:
-        return ["default"]
-    return EPILOGUE.values if every else ["cshuffle"]
-
-
 def _gpu_tiles() -> list[Axis]:
     sides = {"m": _GPU_TILES["m"], "n": _GPU_TILES["m"], "k": _GPU_TILES["k"]}
-    return [axis(GemmKey, f"tile_{side}", values) for side, values in sides.items()]
-
-
-def _cpu_tiles(registers: Sequence[tuple[int, ...]]) -> list[Axis]:
-    rows = sorted({m * q for m, _, _ in registers for q in _CPU_ROW_TILES})
-    columns = sorted({-(-size // n) * n for _, n, _ in registers for size in _CPU_COLUMNS})
-    sides = {"m": rows, "n": columns, "k": _CPU_DEPTHS}
     return [axis(GemmKey, f"tile_{side}", values) for side, values in sides.items()]
 
 
@@ -176,7 +160,7 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
         "warp": tile.warp,
         "pipeline": tile.pipeline,
         "scheduler": tile.scheduler,
-        "epilogue": _epilogues(facts_, False)[0],
+        "epilogue": epilogues(facts_, False)[0],
         **dict.fromkeys(_PADS, True),
         "persistent": False,
         "split_k": False,
@@ -188,15 +172,7 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _first(values: Mapping[str, Any], a: str, b: str) -> Curated:
     rows = curated(values["arch"], values["family"], a, b)
-    wanted = ("tile", "wave", "warp", "pipeline", "scheduler")
-    if rows:
-        # The best match keeps make_key(pipeline="skinny") consistent with its tile.
-        return max(rows, key=lambda r: sum(getattr(r, f) == values.get(f) for f in wanted))
-    algorithm = [f for f in wanted if f not in values]
-    if algorithm:
-        raise InvalidKey(
-            f"no default tile for {values['family']} {a} x {b} on {values['arch']}: "
-            f"give {', '.join(algorithm)}, or choose types that the arch supports"
-        )
-    chosen = {f: values[f] for f in wanted}
-    return Curated(roles=(), num_wave_groups=1, **chosen)
+    found = closest(rows, ALGORITHM, values, (a, b))
+    if found is not None:
+        return found
+    return Curated(roles=(), num_wave_groups=1, **{f: values[f] for f in ALGORITHM})

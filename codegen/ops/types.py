@@ -1,0 +1,86 @@
+"""Rules of what is multiplied, which ops with matrix instructions share: types and warp tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..arch import arch
+from ..columns import Array, Columns
+from ..enums import DTYPE
+from ..rules import Rule
+from . import facts
+from .tiles import join
+
+# By codes: whether A of a type may give C of a type.
+OUTPUTS = np.array([[t in facts.outputs(a) for t in DTYPE.values] for a in DTYPE.values])
+
+
+def type_rules(
+    columns: tuple[str, ...], pair: Callable[[Columns], tuple[Array, Array]]
+) -> tuple[Rule, ...]:
+    """The rules of the types of A and B, which ``pair`` finds in ``columns``.
+
+    Keys say them as ``multiplied``.
+    """
+    read = tuple(dict.fromkeys(("arch", "family", *columns)))
+
+    def known(c: Columns) -> Array:
+        return facts.multiplies(c, *pair(c))
+
+    def known_reason(k: Any) -> str:
+        found = arch(k.arch)
+        pairs = [p for p in facts.pairs() if facts.warp_tiles(found, k.family, *p)]
+        listed = ", ".join(a if a == b else f"{a} x {b}" for a, b in pairs) or "nothing"
+        what = "matrix instruction" if found.is_gpu else "kernel"
+        types = " x ".join(k.multiplied)
+        return f"{k.arch} has no {what} for {types} in {k.family}; it has {listed}"
+
+    def accumulator(c: Columns) -> Array:
+        a, b = pair(c)
+        both = (a == DTYPE.code("int8")) & (b == DTYPE.code("int8"))
+        expected = np.where(both, DTYPE.code("int32"), DTYPE.code("fp32"))
+        return np.asarray(c["dtype_acc"] == expected)
+
+    def warp_tile(c: Columns) -> Array:
+        # dtypes speaks for unknown pairs, and direct has no such tile.
+        return ~known(c) | facts.has_pipeline(c, "direct") | facts.has_warp_tile(c, *pair(c))
+
+    def warp_reason(k: Any) -> str:
+        found = arch(k.arch)
+        tiles = join(facts.warp_tiles(found, k.family, *k.multiplied)) or "none"
+        what = "warp" if found.is_gpu else "register"
+        types = " x ".join(k.multiplied)
+        return (
+            f"{k.arch} has no {what} tile {join((k.warp,))} for {types} in {k.family}; "
+            f"allowed: {tiles}"
+        )
+
+    return (
+        Rule(
+            "dtypes",
+            "the arch multiplies the types of A and B",
+            read,
+            known,
+            known_reason,
+        ),
+        Rule(
+            "accumulator",
+            "int8 accumulates in int32, everything else in fp32",
+            (*columns, "dtype_acc"),
+            accumulator,
+            lambda k: (
+                f"{' x '.join(k.multiplied)} accumulates in "
+                f"{facts.accumulator(*k.multiplied)}, not {k.dtype_acc}"
+            ),
+        ),
+        Rule(
+            "warp_tile",
+            "the warp tile (CPU: register tile) is in the list of the arch for the types",
+            (*read, "pipeline", "warp_m", "warp_n", "warp_k"),
+            warp_tile,
+            warp_reason,
+        ),
+    )
