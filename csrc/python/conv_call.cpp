@@ -26,9 +26,27 @@ std::string text_of(const Sizes& sizes) {
   return "(" + text + (sizes.size() == 1 ? ",)" : ")");
 }
 
+// Whether it is one number, of Python or of NumPy.
+bool is_number(nb::handle value) {
+  return PyLong_Check(value.ptr()) ||
+         (PyIndex_Check(value.ptr()) != 0 && PySequence_Check(value.ptr()) == 0);
+}
+
+// A truth value is a number to Python, and here a mistake.
+std::int64_t number_from(nb::handle value, const char* name) {
+  if (!PyBool_Check(value.ptr())) return integer_from(value, name);
+  throw InvalidArgument(std::string(name) + " is " + nb::cast<std::string>(nb::repr(value)) +
+                        "; pass a number");
+}
+
+bool is_sequence(nb::handle value) {
+  return PySequence_Check(value.ptr()) != 0 && PySequence_Size(value.ptr()) >= 0 &&
+         !nb::isinstance<nb::str>(value);
+}
+
 // One number for each dimension, out of one for all or a sequence.
 Sizes each_dimension(nb::handle value, std::size_t rank, const char* name) {
-  if (PyLong_Check(value.ptr())) return Sizes(rank, integer_from(value, name));
+  if (is_number(value)) return Sizes(rank, number_from(value, name));
   Sizes out = sizes_from(value, name);
   if (out.size() == 1) out.resize(rank, out.front());
   if (out.size() == rank) return out;
@@ -39,8 +57,7 @@ Sizes each_dimension(nb::handle value, std::size_t rank, const char* name) {
 
 // Left and right pads: a number, one for each dimension, or a pair for each.
 std::pair<Sizes, Sizes> pads(nb::handle padding, std::size_t rank) {
-  const bool pairs = !PyLong_Check(padding.ptr()) && PySequence_Check(padding.ptr()) != 0 &&
-                     !nb::isinstance<nb::str>(padding) && nb::len(padding) > 0 &&
+  const bool pairs = !is_number(padding) && is_sequence(padding) && nb::len(padding) > 0 &&
                      PySequence_Check(nb::object(padding[0]).ptr()) != 0;
   if (!pairs) {
     const Sizes both = each_dimension(padding, rank, "padding");
@@ -219,8 +236,8 @@ class Resolver {
 }  // namespace
 
 std::vector<std::int64_t> sizes_from(nb::handle sequence, const char* name) {
-  if (sequence.is_none() || nb::isinstance<nb::str>(sequence) ||
-      PySequence_Check(sequence.ptr()) == 0) {
+  if (!is_sequence(sequence)) {
+    PyErr_Clear();  // of an array without dimensions
     throw InvalidArgument(std::string(name) + " is " + nb::cast<std::string>(nb::repr(sequence)) +
                           "; pass a sequence of integers");
   }
@@ -228,7 +245,7 @@ std::vector<std::int64_t> sizes_from(nb::handle sequence, const char* name) {
   const std::size_t count = nb::len(sequence);
   for (std::size_t i = 0; i < count; ++i) {
     const nb::object item = sequence[i];
-    out.push_back(integer_from(item, name));
+    out.push_back(number_from(item, name));
   }
   return out;
 }
@@ -245,12 +262,12 @@ GroupedConvProblem conv_problem(Family family, const ConvShapes& shapes, const C
                           "spatial dimensions, the same number in both");
   }
   const std::size_t rank = x.size() - 2;
-  const std::int64_t groups = integer_from(motion.groups, "groups");
-  if (groups >= 1 && w[1] * groups != x[1]) {
-    throw InvalidArgument(both() + ": with " + std::to_string(groups) +
-                          " groups the weights have " + std::to_string(w[1]) + " of " +
-                          std::to_string(w[1] * groups) + " channels in each, and the input has " +
-                          std::to_string(x[1]) + "; the second size of the weights is C / groups");
+  const std::int64_t groups = number_from(motion.groups, "groups");
+  if (groups >= 1 && (x[1] % groups != 0 || x[1] / groups != w[1])) {
+    throw InvalidArgument(both() + ": with " + std::to_string(groups) + " groups the " +
+                          std::to_string(x[1]) + " channels of the input are not " +
+                          std::to_string(w[1]) +
+                          " in each; the second size of the weights is C / groups");
   }
   const auto [left, right] = pads(motion.padding, rank);
   GroupedConvProblem builder(family);

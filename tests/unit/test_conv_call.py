@@ -62,6 +62,8 @@ def test_the_rank_is_that_of_the_shapes(rank, layout):
 
 def test_numbers_and_sequences_mean_the_same():
     assert problem(stride=2, padding=1) == problem(stride=(2, 2), padding=((1, 1), (1, 1)))
+    assert problem(stride=np.int64(2), padding=np.int64(1)) == problem(stride=2, padding=1)
+    assert problem(stride=np.array([2, 2])) == problem(stride=2)
     assert problem(padding=(1, 2)) == problem(padding=[(1, 1), (2, 2)])
     assert hash(problem(stride=2)) == hash(problem(stride=[2, 2]))
     assert problem(stride=2) != problem(stride=1)
@@ -80,7 +82,10 @@ def test_types_that_are_left_out_follow_the_input(dtype, out, acc):
 
 
 BAD = {
-    "groups that do not divide": ({"groups": 3}, "with 3 groups the weights have 4 of 12 channels"),
+    "groups that do not divide": (
+        {"groups": 3},
+        "with 3 groups the 8 channels of the input are not 4 in each",
+    ),
     "no groups": ({"groups": 0}, "there are 0 groups; pass 1 or more"),
     "output channels": (
         {"weight_shape": (13, 4, 3, 3)},
@@ -113,6 +118,10 @@ BAD = {
     "three pads": ({"padding": [(1, 1, 1), (1, 1, 1)]}, "which is no pair"),
     "padding in words": ({"padding": "same"}, "padding is 'same'; pass a sequence of integers"),
     "a fraction": ({"stride": 1.5}, "stride"),
+    "a truth value": ({"stride": True}, "stride is True; pass a number"),
+    "truth in a shape": ({"input_shape": (True, 8, 9, 10)}, "input_shape is True; pass a number"),
+    "an array without dimensions": ({"padding": np.array(1.0)}, "padding is array"),
+    "more groups than fit": ({"groups": 2**62}, "groups the 8 channels of the input are not"),
     "nothing": ({"dilation": None}, "dilation is None"),
     "more than 64 bits": ({"stride": 2**70}, "does not fit a 64-bit index"),
     "bytes that overflow": (

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .operands import ConvOperands
 
 Sizes = tuple[int, ...]
+# The tensor that a direction computes, whose type --out-dtype names.
+RESULT = {"conv.fwd": "dtype_out", "conv.bwd_data": "dtype_in", "conv.bwd_weight": "dtype_wei"}
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,12 @@ class ConvOptions:
         """The problem for a dispatcher; :class:`ckdisp.InvalidArgument` if it can never work."""
         from .. import GroupedConvProblem
 
-        return GroupedConvProblem(
-            self.family,
-            self.input,
-            self.weights,
-            dtype=self.dtype,
-            dtype_out=self.out_dtype,
-            **self.motion,
-        )
+        types: dict[str, Any] = dict.fromkeys(RESULT.values(), self.dtype)
+        if self.out_dtype:
+            types[RESULT[self.family]] = self.out_dtype
+        elif self.family == "conv.fwd":
+            del types["dtype_out"]  # by default that of the input, or wider
+        return GroupedConvProblem(self.family, self.input, self.weights, **types, **self.motion)
 
     @property
     def flops(self) -> float:
@@ -69,10 +69,11 @@ class ConvOptions:
 
     def where(self) -> dict[str, list[Any]]:
         """The signature of the problem as a condition on keys."""
-        wanted: dict[str, list[Any]] = {"dtype": [self.dtype]}
+        read = [name for name in RESULT.values() if name != RESULT[self.family]]
+        wanted: dict[str, list[Any]] = {name: [self.dtype] for name in read}
         wanted["layout"] = [CONV_LAYOUT.values[len(self.input) - 3]]
         if self.out_dtype:
-            wanted["dtype_out"] = [self.out_dtype]
+            wanted[RESULT[self.family]] = [self.out_dtype]
         return wanted
 
     def to_dict(self) -> dict[str, Any]:

@@ -97,10 +97,12 @@ class ConvOperands:
         if self.family == "conv.fwd":
             return dispatcher.conv_fwd(self.x, self.w, out_dtype=self.y.dtype, **self.motion)
         if self.family == "conv.bwd_data":
-            shape = self.x.shape
-            return dispatcher.conv_bwd_data(self.y, self.w, input_shape=shape, **self.motion)
-        shape = self.w.shape
-        return dispatcher.conv_bwd_weight(self.x, self.y, weight_shape=shape, **self.motion)
+            return dispatcher.conv_bwd_data(
+                self.y, self.w, input_shape=self.x.shape, out_dtype=self.x.dtype, **self.motion
+            )
+        return dispatcher.conv_bwd_weight(
+            self.x, self.y, weight_shape=self.w.shape, out_dtype=self.w.dtype, **self.motion
+        )
 
     def reference(self) -> NDArray[Any]:
         from .. import reference
@@ -123,7 +125,7 @@ class ConvOperands:
 
         x, w, y = (_to_torch(t, self.dtype) for t in (self.x, self.w, self.y))
         rank = x.ndim - 2
-        move = {**self.motion, "groups": self.motion["groups"]}
+        move = self.motion
         if self.family == "conv.fwd":
             convolve = (torch.conv1d, torch.conv2d, torch.conv3d)[rank - 1]
             return lambda: convolve(x, w, None, **move)
