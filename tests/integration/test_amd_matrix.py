@@ -23,7 +23,7 @@ from ckdisp.codegen.ops import op
 from ckdisp.jit.build import Options, build_library
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "amd_figures.json"
-CPU_PIPELINES = {"packed", "skinny"}
+CPU_PIPELINES = {"packed", "skinny", "direct"}
 
 pytestmark = pytest.mark.xdist_group("amd_matrix")
 
