@@ -91,6 +91,19 @@ def test_a_preset_that_makes_no_sense_lists_those_that_do():
         KernelSet.preset("gemm.fp16_rcr_all", "generic", provider="ck_tile")
 
 
+def test_what_presets_of_convolutions_hold():
+    for dtype, layout in (("fp16", "nhwgc"), ("bf16", "nhwgc"), ("fp16", "ndhwgc")):
+        for name in ("gfx942", "gfx1201", "x86-64-v4"):
+            found = list(KernelSet.preset(f"conv.{dtype}_{layout}_essential", name))
+            assert {k.family for k in found} == {"conv.fwd", "conv.bwd_data", "conv.bwd_weight"}
+            assert {(*k.multiplied, k.layout) for k in found} == {(dtype, dtype, layout)}
+    narrow = KernelSet.preset("conv.narrow_nhwgc_essential", "gfx950")
+    assert {(k.family, k.dtype_in) for k in narrow} == {
+        ("conv.fwd", dtype) for dtype in ("int8", "fp8", "bf8")
+    }
+    assert "conv.fp16_nhwgc_search" not in preset_names("generic")
+
+
 @pytest.mark.parametrize("name", CPU)
 def test_the_prebuilt_set_is_small_and_broad(name):
     ks = list(KernelSet.preset("gemm.cpu_prebuilt", name))

@@ -157,7 +157,10 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
     known = values.get("dtype_in") or values.get("dtype_wei") or values.get("dtype_out") or "fp16"
     values.setdefault("dtype_in", known)
     values.setdefault("dtype_wei", known)
-    values.setdefault("dtype_out", facts.default_output(values["dtype_in"]))
+    # The output is a gradient's A, which has the type of B.
+    second = f"dtype_{OPERANDS[family][1]}"
+    result = facts.default_output(values["dtype_in"]) if family == "conv.fwd" else values[second]
+    values.setdefault("dtype_out", result)
     a, b, _ = types(family, (values["dtype_in"], values["dtype_wei"], values["dtype_out"]))
     row = _first(values, a, b)
     # What follows from the pipeline follows from the given one.
