@@ -180,27 +180,43 @@ def columns_of_key(key):
     return from_keys(type(key), [key])
 
 
-WHERE = {
-    "dtype": ["fp16", "bf16", "fp8"],
-    "layout": ["rcr", "rrr", "ccr"],
-    "pipeline": ["mem", "compv3", "compv4"],
-    "pad_m": [False, True],
-    "epilogue": ["default", "cshuffle"],
+# Of some families what all sets share, and what each may have some values of.
+ALGORITHM = {"tile": (128, 128, 64), "wave": (2, 2, 1), "block_per_cu": 1}
+ALGORITHM |= {"warp": [(32, 32, 16), (16, 16, 32)]}
+CONV = {"dtype_out": "fp16", "vector": (4, 8, 8), "groups_to_merge": 1, "split_image": False}
+SETS = {
+    "gemm.standard": (
+        {"persistent": False, "split_k": False, "dtype_c": "fp16", "dtype_d": "fp16"},
+        {
+            "dtype": ["fp16", "bf16", "fp8"],
+            "layout": ["rcr", "rrr", "ccr"],
+            "pipeline": ["mem", "compv3", "compv4"],
+            "pad_m": [False, True],
+            "epilogue": ["default", "cshuffle"],
+        },
+    ),
+    "conv.fwd": (
+        CONV,
+        {
+            "dtype": ["fp16", "bf16", "fp8"],
+            "layout": ["nwgc", "nhwgc", "ndhwgc"],
+            "pipeline": ["mem", "compv3", "compv4"],
+            "specialization": ["default", "filter1x1_pad0", "filter1x1_stride1_pad0"],
+            "epilogue": ["default", "cshuffle"],
+        },
+    ),
 }
 
 
 @st.composite
-def some_set(draw):
-    fixed = {"tile": (128, 128, 64), "wave": (2, 2, 1), "persistent": False, "split_k": False}
-    fixed |= {"dtype_c": ["fp16"], "dtype_d": ["fp16"], "block_per_cu": 1}
-    fixed |= {"warp": [(32, 32, 16), (16, 16, 32)]}
+def some_set(draw, family):
+    fixed, varied = SETS[family]
     chosen = {
         name: draw(st.lists(st.sampled_from(values), min_size=1, unique=True))
-        for name, values in WHERE.items()
+        for name, values in varied.items()
     }
-    ks = KernelSet.sweep(
-        "gemm.standard", "gfx942", tiles="all", where={**fixed, **chosen}, allow_empty=True
-    )
+    where = {**ALGORITHM, **fixed, **chosen}
+    ks = KernelSet.sweep(family, "gfx942", tiles="all", where=where, allow_empty=True)
     shape = draw(st.sampled_from(["space", "sample", "keys"]))
     if shape == "sample":
         return ks.sample(draw(st.integers(0, 20)), seed=draw(st.integers(0, 5)))
@@ -208,8 +224,9 @@ def some_set(draw):
 
 
 @settings(deadline=None, max_examples=40)
-@given(some_set(), some_set())
-def test_the_laws_of_sets(a, b):
+@given(st.sampled_from([*SETS]).flatmap(lambda f: st.tuples(some_set(f), some_set(f))))
+def test_the_laws_of_sets(pair):
+    a, b = pair
     left, right = list(a), list(b)
     assert len(a) == len(left) == len(set(left))
     both = a | b
@@ -223,7 +240,7 @@ def test_the_laws_of_sets(a, b):
 
 
 @settings(deadline=None, max_examples=20)
-@given(some_set())
+@given(st.sampled_from([*SETS]).flatmap(some_set))
 def test_sets_survive_json(ks):
     assert list(KernelSet.from_json(ks.to_json())) == list(ks)
     assert list(KernelSet.from_json(ks.to_json(expand=True))) == list(ks)

@@ -41,7 +41,13 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     tree = make_tree("golden", [(key.name, key)], setup)
     gpu = make_key("gemm.standard", arch="gfx942", dtype="fp16", layout="rcr")
     targets = {"gfx942": "gfx942:xnack-"}
+    conv = make_key("conv.fwd", arch="x86-64-v3", dtype="bf16", pipeline="direct")
+    gradient = make_key("conv.bwd_weight", arch="gfx942", layout="ndhwgc", two_stage=True)
     return {
+        "conv_unit.hip": unit_texts([(gradient.name, gradient)], targets)[
+            f"units/{gradient.name}.hip"
+        ],
+        "conv_unit.cpp": unit_texts([(conv.name, conv)], {})[f"units/{conv.name}.cpp"],
         "unit.hip": unit_texts([(gpu.name, gpu)], targets)[f"units/{gpu.name}.hip"],
         "unit.cpp": unit_texts([(key.name, key)], {})[f"units/{key.name}.cpp"],
         "library.cpp": library_text(tree).replace(VERSION, "VERSION"),
@@ -49,7 +55,10 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("name", ["unit.cpp", "unit.hip", "library.cpp", "build.ninja"])
+UNITS = ["unit.cpp", "unit.hip", "conv_unit.cpp", "conv_unit.hip"]
+
+
+@pytest.mark.parametrize("name", [*UNITS, "library.cpp", "build.ninja"])
 def test_golden(texts: dict[str, str], name: str) -> None:
     path = GOLDEN / name
     if os.environ.get("CKDISP_UPDATE_GOLDEN"):

@@ -12,6 +12,7 @@ from ckdisp.codegen.kernel_set import KernelSet
 from ckdisp.codegen.make import make_key
 from ckdisp.codegen.spec import load_spec
 
+CONV = {"dtype": ["fp32", "bf16"], "layout": "nwgc", "pipeline": "direct"}
 SWEEP = {"family": "gemm.standard", "arch": "gfx942", "where": {"dtype": "fp16", "layout": "rcr"}}
 
 
@@ -28,11 +29,13 @@ def test_every_kind_of_declaration():
             {"preset": "gemm.bf16_rcr_essential", "arch": ["gfx942"]},
             {"key": {"family": "gemm.standard", "arch": "gfx942", "layout": "ccr"}},
             {"keys": [other.name, key.to_dict()]},
+            {"family": "conv.fwd", "arch": "generic", "where": CONV},
         )
     )
     parts = KernelSet.sweep("gemm.standard", "gfx942", where=SWEEP["where"])
     parts |= KernelSet.preset("gemm.bf16_rcr_essential", "gfx942")
-    assert list(ks) == [*parts, key, other]
+    convolutions = KernelSet.sweep("conv.fwd", "generic", where=CONV)
+    assert list(ks) == [*parts, key, other, *convolutions]
 
 
 def test_sources_are_paths_texts_and_documents(tmp_path):
@@ -182,6 +185,9 @@ CKDISP_KERNEL_SET(kernels) {
         .field("persistent", true).field("block_per_cu", 2);
   }
   kernels.preset("gemm.fp16_rcr_latency").arch("gfx942");
+  kernels.sweep("conv.bwd_weight").arch("gfx942").where("dtype", "bf16")
+      .where("layout", {"nhwgc", "ndhwgc"}).where("two_stage", true);
+  kernels.key("conv.fwd").arch("gfx942").field("vector", {1, 8, 8});
 }
 """
 
@@ -206,6 +212,9 @@ def test_a_spec_in_cpp(tmp_path):
         for arch in ("gfx942", "gfx950")
     )
     expected |= KernelSet.preset("gemm.fp16_rcr_latency", "gfx942")
+    two_stage = {"dtype": "bf16", "layout": ["nhwgc", "ndhwgc"], "two_stage": True}
+    expected |= KernelSet.sweep("conv.bwd_weight", "gfx942", where=two_stage)
+    expected |= KernelSet([make_key("conv.fwd", arch="gfx942", vector=(1, 8, 8))])
     assert list(ks) == list(expected)
 
 

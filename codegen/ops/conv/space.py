@@ -58,7 +58,7 @@ def curated_space(request: SpaceRequest, roles: Sequence[str] = ()) -> Space:
     rows = [
         (*tensors(request.family, a, b, c), facts.accumulator(a, b), *_algorithm(chosen))
         for a, b in facts.pairs()
-        for c in _results(a, f"dtype_{OPERANDS[request.family][2]}" in named)
+        for c in _results(request, a, (facts.default_output(a),))
         for row in curated(request.arch, request.family, a, b)
         for chosen in _with_epilogues(row, facts_, "epilogue" in named)
         if not roles or set(roles) & set(row.roles)
@@ -80,7 +80,7 @@ def _all(request: SpaceRequest) -> Space:
     types_ = [
         (*tensors(request.family, a, b, c), facts.accumulator(a, b))
         for a, b in facts.pairs()
-        for c in _usual_results(a)
+        for c in _results(request, a, _usual_results(a))
     ]
     warps = list(
         dict.fromkeys(
@@ -123,8 +123,10 @@ def _identity(request: SpaceRequest) -> list[Axis]:
     ]
 
 
-def _results(a: str, every: bool) -> tuple[str, ...]:
-    return facts.outputs(a) if every else (facts.default_output(a),)
+def _results(request: SpaceRequest, a: str, usual: tuple[str, ...]) -> tuple[str, ...]:
+    """The types of the result: the usual ones, or all for a caller who will choose."""
+    named = f"dtype_{OPERANDS[request.family][2]}" in request.named
+    return facts.outputs(a) if named else usual
 
 
 def _usual_results(a: str) -> tuple[str, ...]:
