@@ -57,6 +57,7 @@ class _CppField:
 
 @dataclass(frozen=True)
 class _CppKey:
+    op: str
     cpp: str
     doc: str
     fields: tuple[_CppField, ...]
@@ -78,7 +79,9 @@ def _cpp_key(key_class: type[KernelKey]) -> _CppKey:
         for i in range(len(s.components) or 1)
     ]
     doc = (inspect.getdoc(key_class) or "").splitlines()[0]
-    return _CppKey(key_class.__name__, doc, tuple(map(_cpp_field, specs)), tuple(scalars))
+    return _CppKey(
+        key_class.op, key_class.__name__, doc, tuple(map(_cpp_field, specs)), tuple(scalars)
+    )
 
 
 def cpp_view() -> dict[str, str]:

@@ -18,17 +18,13 @@
 namespace ckdisp::python {
 namespace {
 
-template <class E>
-void add_values(nb::dict& all) {
-  nb::list values;
-  for (const char* value : EnumNames<E>::values) values.append(value);
-  all[EnumNames<E>::type] = nb::tuple(values);
-}
-
-template <class... Enums>
 nb::dict enums() {
   nb::dict all;
-  (add_values<Enums>(all), ...);
+  visit_enums([&](auto names) {
+    nb::list values;
+    for (const char* value : names.values) values.append(value);
+    all[names.type] = nb::tuple(values);
+  });
   return all;
 }
 
@@ -58,10 +54,14 @@ nb::list arches() {
   return all;
 }
 
-std::vector<std::string> gemm_key_fields() {
-  std::vector<std::string> names;
-  visit_fields(GemmKey{}, [&](const char* name, const auto&) { names.emplace_back(name); });
-  return names;
+nb::dict key_fields() {
+  nb::dict all;
+  visit_keys([&](const char* op, const auto& key) {
+    nb::list names;
+    visit_fields(key, [&](const char* name, const auto&) { names.append(name); });
+    all[op] = names;
+  });
+  return all;
 }
 
 std::vector<std::string> host_arch_names() {
@@ -82,14 +82,12 @@ void bind_schema(nb::module_& module) {
   module.attr("abi_version") = kAbiVersion;
   module.attr("max_d") = kMaxD;
   module.def("schema_hash", &schema_hash, "16 hex digits over every enumeration and key field.");
-  module.def("enums",
-             &enums<Family, Provider, Arch, Dtype, Layout, Order, Elementwise, Pipeline, Scheduler,
-                    Epilogue, Reason>,
-             nb::sig("def enums() -> dict[str, tuple[str, ...]]"),
+  module.def("enums", &enums, nb::sig("def enums() -> dict[str, tuple[str, ...]]"),
              "Name of every C++ enumeration -> its values by code.");
   module.def("arches", &arches, nb::sig("def arches() -> list[dict[str, object]]"),
              "The arch table as compiled in.");
-  module.def("gemm_key_fields", &gemm_key_fields, "Fields of a GEMM key, in order.");
+  module.def("key_fields", &key_fields, nb::sig("def key_fields() -> dict[str, list[str]]"),
+             "Op -> the fields of its key, in order.");
   module.def("host_arches", &host_arch_names,
              "Architectures that run here, best first; CKDISP_CPU_LEVEL lowers the first.");
   module.def("default_num_threads", &default_num_threads,

@@ -19,8 +19,8 @@ def enums() -> dict[str, tuple[str, ...]]:
 def arches() -> list[dict[str, object]]:
     """The arch table as compiled in."""
 
-def gemm_key_fields() -> list[str]:
-    """Fields of a GEMM key, in order."""
+def key_fields() -> dict[str, list[str]]:
+    """Op -> the fields of its key, in order."""
 
 def host_arches() -> list[str]:
     """
@@ -243,6 +243,7 @@ class GroupedConvProblem:
     def to_dict(self) -> dict[str, object]: ...
     def __hash__(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
+    def __repr__(self) -> str: ...
 
 class Device:
     """An AMD GPU that HIP shows to this process."""

@@ -13,7 +13,7 @@ import ckdisp
 from ckdisp import _core
 from ckdisp.codegen.arch import arches
 from ckdisp.codegen.emit.cpp_view import all_enums, schema_hash
-from ckdisp.codegen.ops import key_class
+from ckdisp.codegen.ops import key_classes
 from ckdisp.codegen.schema import fields_of
 from ckdisp.codegen.version import ABI_VERSION
 
@@ -27,7 +27,7 @@ def test_enumerations_agree() -> None:
 
 
 def test_key_fields_agree() -> None:
-    assert _core.gemm_key_fields() == [f.name for f in fields_of(key_class("gemm"))]
+    assert _core.key_fields() == {c.op: [f.name for f in fields_of(c)] for c in key_classes()}
 
 
 def test_arch_tables_agree() -> None:
