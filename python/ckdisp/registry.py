@@ -16,6 +16,7 @@ Priority = Literal["low", "normal", "high"]
 
 # An editable install has two places: the source tree, and what the build installed.
 _PREBUILT = [Path(place) / "prebuilt" for place in _places]
+_INPUTS = {"gemm": ("dtype_a", "dtype_b"), "conv": ("dtype_in", "dtype_wei")}
 _ASKED_FOR = "ckdisp_wheel_kernels"  # what CMake's CKDISP_KERNELS declared
 
 
@@ -109,7 +110,8 @@ class Registry:
         dtype: str | None = None,
         **fields: object,
     ) -> list[Kernel]:
-        """The kernels whose key fields have these values, in order; ``dtype`` is that of A and B.
+        """The kernels whose key fields have these values, in order; ``dtype`` is that of A and B,
+        or of a convolution's input and weights.
 
         Any field of a key may be named: ``layout="rcr"``, ``tile=(256, 128, 64)``,
         ``pad_m=True``. Raises :class:`InvalidKey` for an unknown field.
@@ -118,13 +120,16 @@ class Registry:
             "family": family,
             "arch": arch,
             "provider": provider,
-            "dtype_a": dtype,
-            "dtype_b": dtype,
             **fields,
         }
         pairs = [(name, _field_text(v)) for name, v in wanted.items() if v is not None]
         found = self._core.kernels(pairs)
-        return found if op is None else [k for k in found if k.op == op]
+        if op is not None:
+            found = [k for k in found if k.op == op]
+        if dtype is not None:
+            text = _field_text(dtype)
+            found = [k for k in found if all(k.field(name) == text for name in _INPUTS[k.op])]
+        return found
 
     def filter(self, accept: Callable[[Kernel], bool]) -> Self:
         """A new registry of the kernels that ``accept`` says yes to, with their priorities."""
