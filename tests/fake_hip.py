@@ -64,8 +64,8 @@ while words:
         front.append(words.pop(0))
     elif word == "-mllvm":
         words.pop(0)
-    elif not word.startswith(("--offload", "--rocm-path", "--gpu-bundle", "-fno-offload", "-fpch",
-                              "-Wno-")):
+    elif not word.startswith(("--offload", "--rocm-path", "--hip-path", "--gpu-bundle",
+                              "-fno-offload", "-fpch", "-Wno-")):
         plain.append(word)
 
 def option(words, name, default=None):

@@ -122,7 +122,8 @@ def _inspect(place: str, origin: str, setting: bool, env: Mapping[str, str]) -> 
         return Rocm(origin, setting, root, compiler, problem=str(error))
     flags = ["-x", "hip"] if os.path.basename(compiler) != "hipcc" else []
     if root != "/usr":  # there a distribution's compiler knows its parts; elsewhere ROCM_PATH may
-        flags.append(f"--rocm-path={root}")  # name another ROCm, and /usr/include another HIP
+        # name another ROCm, HIP_PATH another HIP, and /usr/include an older one.
+        flags += [f"--rocm-path={root}", f"--hip-path={root}"]
         flags += ["-isystem", os.path.join(root, "include")] if flags[0] == "-x" else []
     version = f"HIP {hip_version(root)}, {clang}"
     return Rocm(origin, setting, root, compiler, tuple(flags), llvm, version)

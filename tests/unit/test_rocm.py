@@ -54,7 +54,7 @@ def test_what_is_known_of_a_rocm(tmp_path: Path) -> None:
     found = HipToolchain.find(str(root), env={})
     assert found.version == "HIP 7.1.42, AMD clang 20.0.0git"
     assert found.llvm_bin == str(root / "lib/llvm/bin")
-    assert found.flags == (f"--rocm-path={root}",)
+    assert found.flags == (f"--rocm-path={root}", f"--hip-path={root}")
     assert found.command == (found.compiler, *found.flags)
     assert found.ck_include == str(root / "include")
     assert found.ck_origin == f"the ROCm at {root}"
@@ -67,7 +67,8 @@ def test_clang_takes_the_place_of_a_missing_hipcc(tmp_path: Path) -> None:
     root = make_rocm(tmp_path / "rocm", hipcc=False, llvm="llvm/bin")
     found = HipToolchain.find(str(root), env={})
     assert found.compiler == f"{root}/llvm/bin/clang++"
-    assert found.flags == ("-x", "hip", f"--rocm-path={root}", "-isystem", f"{root}/include")
+    paths = (f"--rocm-path={root}", f"--hip-path={root}")
+    assert found.flags == ("-x", "hip", *paths, "-isystem", f"{root}/include")
     os.symlink("clang++", root / "llvm" / "bin" / "amdclang++")
     assert HipToolchain.find(str(root), env={}).compiler == f"{root}/llvm/bin/amdclang++"
 
