@@ -158,8 +158,9 @@ void asks_a_callback_once() {
   const Registry kernels = registry({kernel<0>("a"), kernel<1>("b"), kernel<2>("c")});
   int calls = 0;
   DispatcherOptions options;
-  options.ordering = [&](const GemmProblemData&, const std::vector<Kernel>& candidates) {
+  options.ordering = [&](const AnyProblem& asked, const std::vector<Kernel>& candidates) {
     ++calls;
+    CHECK(std::get<GemmProblemData>(asked).m == problem().m);
     CHECK(candidates.size() == 2);
     return std::vector<Kernel>{candidates[1]};
   };
