@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -25,6 +27,15 @@ def test_a_name_says_everything_and_parses_back():
     assert "_fmk_" in k.name
     assert k.name.isidentifier()
     assert parse_name(k.name) == k
+
+
+def test_keys_of_every_op_are_read_without_numpy():
+    program = (
+        "import sys; from ckdisp.codegen.ops import key_classes\n"
+        "assert {c.op for c in key_classes()} == {'gemm', 'conv'}\n"
+        "assert 'numpy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_json_round_trip():

@@ -15,8 +15,9 @@ from ...enums import DTYPE, EPILOGUE, FAMILY, SPECIALIZATION
 from ...rules import Rule
 from .. import facts, spread
 from ..kinds import kind_rule
+from .columns import operand
 from .key import ConvKey
-from .operands import DTYPES, operand, types
+from .operands import DTYPES
 
 _WIDTHS = (1, 2, 4, 8, 16)
 _MOST_MERGED = 64
@@ -103,7 +104,7 @@ def _additions(c: Columns) -> Array:
 
 
 def _additions_reason(k: ConvKey) -> str:
-    c = types(k.family, (k.dtype_in, k.dtype_wei, k.dtype_out))[2]
+    c = k.operands[2]
     return (
         f"split_k cannot add {c}{' in two stages' if k.two_stage else ''} in vectors of "
         f"{k.vector[2]} with epilogue {k.epilogue} on {k.arch}: fp32 and two stages take 1 to 4, "

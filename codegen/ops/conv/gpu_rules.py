@@ -12,8 +12,9 @@ from ...enums import SCHEDULER
 from ...rules import Rule
 from .. import facts, tiles
 from ..kinds import kind_rule
+from .columns import operand
 from .key import ConvKey
-from .operands import DTYPES, operand, types
+from .operands import DTYPES
 
 PIPELINES = ("mem", "compv3", "compv4", "compv5")
 
@@ -28,7 +29,7 @@ def _lds_use(c: Columns) -> Array:
 
 def _lds_reason(k: ConvKey) -> str:
     m, n, depth = k.tile
-    a, b, _ = types(k.family, (k.dtype_in, k.dtype_wei, k.dtype_out))
+    a, b = k.multiplied
     size_a, size_b = facts.ELEMENT_BYTES[a], facts.ELEMENT_BYTES[b]
     return (
         f"tiles of A and B take {m}x{depth}x{size_a} + {n}x{depth}x{size_b} = "

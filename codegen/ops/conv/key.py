@@ -62,7 +62,11 @@ class ConvKey(KernelKey):
     block_per_cu: int = int_field("b", "algorithm", "blocks per compute unit to aim for")
 
     @property
+    def operands(self) -> tuple[str, str, str]:
+        """The types of A, B and C of the implicit GEMM."""
+        return types(self.family, (self.dtype_in, self.dtype_wei, self.dtype_out))
+
+    @property
     def multiplied(self) -> tuple[str, str]:
         """The types of A and B of the implicit GEMM."""
-        a, b, _ = types(self.family, (self.dtype_in, self.dtype_wei, self.dtype_out))
-        return a, b
+        return self.operands[:2]

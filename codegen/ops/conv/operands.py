@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ...columns import Array, Columns
-from ...enums import FAMILY
-
 # Direction -> the suffixes of dtype fields of A, B and C.
 OPERANDS = {
     "conv.fwd": ("in", "wei", "out"),
@@ -14,16 +9,6 @@ OPERANDS = {
     "conv.bwd_weight": ("out", "in", "wei"),
 }
 DTYPES = ("dtype_in", "dtype_wei", "dtype_out")
-
-
-def operand(c: Columns, index: int) -> Array:
-    """The dtype column of A (0), B (1) or C (2) of each row's direction."""
-    family = c["family"]
-    chosen = c[f"dtype_{OPERANDS['conv.fwd'][index]}"]
-    for name in ("conv.bwd_data", "conv.bwd_weight"):
-        there = family == FAMILY.code(name)
-        chosen = np.where(there, c[f"dtype_{OPERANDS[name][index]}"], chosen)
-    return np.asarray(chosen)
 
 
 def types(family: str, dtypes: tuple[str, str, str]) -> tuple[str, str, str]:

@@ -10,8 +10,9 @@ from ...rules import Rule
 from .. import facts, tiles
 from ..types import OUTPUTS, type_rules
 from . import ck_rules, cpu_rules, gpu_rules
+from .columns import operand
 from .key import ConvKey
-from .operands import DTYPES, operand, types
+from .operands import DTYPES
 
 _FORWARD = FAMILY.code("conv.fwd")
 _WEIGHTS = FAMILY.code("conv.bwd_weight")
@@ -20,7 +21,7 @@ _GRADIENT = ("fp32", "fp16", "bf16")
 
 
 def _result_reason(k: ConvKey) -> str:
-    a, _, c = types(k.family, (k.dtype_in, k.dtype_wei, k.dtype_out))
+    a, _, c = k.operands
     return f"{k.family} cannot make {c} out of {a}; use {', '.join(facts.outputs(a))}"
 
 
