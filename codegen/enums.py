@@ -78,6 +78,13 @@ FAMILY = Enum(
     ),
     "kind of kernel",
 )
+
+
+def families(op: str) -> tuple[str, ...]:
+    """The families of an op."""
+    return tuple(family for family in FAMILY.values if family.startswith(f"{op}."))
+
+
 PROVIDER = Enum("Provider", ("cpu", "ck_tile"), "kernel library behind a key")
 ARCH = Enum("Arch", arch_names(), "GPU architecture or CPU level")
 DTYPE = Enum(

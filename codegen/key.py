@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from .enums import FAMILY, token, unknown
+from .enums import FAMILY, families, token, unknown
 from .errors import InvalidKey
 from .schema import FieldSpec, canonical, fields_of
 
@@ -55,9 +55,8 @@ class KernelKey:
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The key with exactly these field values; :class:`InvalidKey` for any other shape."""
         checked = canonical(cls, values)
-        if not checked["family"].startswith(f"{cls.op}."):
-            families = [f for f in FAMILY.values if f.startswith(f"{cls.op}.")]
-            raise InvalidKey(unknown(f"family of {cls.op}", checked["family"], families))
+        if checked["family"] not in families(cls.op):
+            raise InvalidKey(unknown(f"family of {cls.op}", checked["family"], families(cls.op)))
         return cls(**checked)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What ops share about curated algorithms, which are rows of data files, and about CPU blocks."""
+"""What ops share about curated algorithms, which are rows of data files."""
 
 from __future__ import annotations
 
@@ -8,22 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..arch import Arch
-from ..enums import EPILOGUE
 from ..errors import InvalidKey
-from ..factor import Axis
-from ..key import KernelKey
-from ..space import axis
 
 Triple = tuple[int, int, int]
 Row = TypeVar("Row")
 
 # What a row says at least, and a caller must where there is no row.
 ALGORITHM = ("tile", "wave", "warp", "pipeline", "scheduler")
-
-_CPU_ROW_TILES = (1, 4, 8, 16)
-_CPU_COLUMNS = (256, 512, 1024, 2048, 4096)
-_CPU_DEPTHS = (128, 256, 384, 512)
 
 
 @functools.cache
@@ -55,18 +46,3 @@ def closest(
             f"give {', '.join(missing)}, or choose types that the arch supports"
         )
     return None
-
-
-def epilogues(facts: Arch, every: bool) -> Sequence[str]:
-    """The epilogues of an axis: all, or what GPUs have by default; a CPU has one."""
-    if not facts.is_gpu:
-        return ["default"]
-    return EPILOGUE.values if every else ["cshuffle"]
-
-
-def cpu_tiles(key_class: type[KernelKey], registers: Sequence[tuple[int, ...]]) -> list[Axis]:
-    """Axes of cache blocks that are multiples of the register tiles."""
-    rows = sorted({m * q for m, _, _ in registers for q in _CPU_ROW_TILES})
-    columns = sorted({-(-size // n) * n for _, n, _ in registers for size in _CPU_COLUMNS})
-    sides = {"m": rows, "n": columns, "k": _CPU_DEPTHS}
-    return [axis(key_class, f"tile_{side}", values) for side, values in sides.items()]

@@ -25,12 +25,12 @@ Sweep = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Presets:
-    """How an op makes its presets; ``part`` is the part of a curated space that a sweep takes."""
+    """How an op makes its presets; ``curated`` gives the curated space of some roles, or of all."""
 
     path: Path
     key_class: type[KernelKey]
     aliases: Mapping[str, tuple[str, ...]]
-    part: Callable[[SpaceRequest, Sweep], Space]
+    curated: Callable[[SpaceRequest, Sequence[str]], Space]
 
     def read(self) -> Mapping[str, Preset]:
         """Preset name -> preset, in the order of the data file."""
@@ -52,7 +52,7 @@ class Presets:
         provider = find_arch(arch).provider
         request = SpaceRequest(sweep["family"], arch, provider, "curated", None, named)
         try:
-            space = self.part(request, sweep)
+            space = self.curated(request, sweep.get("roles", ()))
             for name, values in where.items():
                 space = space.restrict(name, values, aliases.get(name))
         except InvalidKey:  # the arch has nothing curated for one of the types: no such preset

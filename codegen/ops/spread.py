@@ -27,6 +27,10 @@ def divides(a: Array, b: Array) -> Array:
     return np.asarray((a > 0) & (b > 0) & (b % np.maximum(a, 1) == 0))
 
 
+def is_power_of_two(values: Array) -> Array:
+    return np.asarray((values > 0) & ((values & (values - 1)) == 0))
+
+
 def load_vector(contiguous: Array, per_lane: Array, size: Array) -> Array:
     """How many values CK loads at once: 16 bytes, else 8, else one value."""
     found = np.ones(np.broadcast(contiguous, per_lane, size).shape, np.int64)

@@ -12,6 +12,7 @@ from ..columns import Array, Columns
 from ..enums import DTYPE
 from ..rules import Rule
 from . import facts
+from .kinds import kind_rule
 from .tiles import join
 
 # By codes: whether A of a type may give C of a type.
@@ -82,5 +83,20 @@ def type_rules(
             (*read, "pipeline", "warp_m", "warp_n", "warp_k"),
             warp_tile,
             warp_reason,
+        ),
+    )
+
+
+def native_int8(columns: str, first: Callable[[Columns], Array]) -> Rule:
+    """The rule of int8 on a GPU, where ``first`` finds the type of A in ``columns``."""
+    return kind_rule(
+        True,
+        "native_int8",
+        "int8 needs integer matrix instructions that CK Tile uses",
+        columns,
+        lambda c: (first(c) != DTYPE.code("int8")) | ~facts.in_family(c, ("cdna1", "cdna2")),
+        lambda k: (
+            f"CK Tile compiles int8 on {k.arch} to fp32 matrix instructions, "
+            "whose results are not known to be right; use gfx942 or later"
         ),
     )

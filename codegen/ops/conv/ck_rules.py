@@ -11,10 +11,11 @@ import functools
 import numpy as np
 
 from ...columns import Array, Columns
-from ...enums import DTYPE, EPILOGUE, FAMILY, SPECIALIZATION
+from ...enums import EPILOGUE, FAMILY, SPECIALIZATION
 from ...rules import Rule
 from .. import facts, spread
 from ..kinds import kind_rule
+from ..types import native_int8
 from .columns import operand
 from .key import ConvKey
 from .operands import DTYPES
@@ -31,13 +32,9 @@ _gpu_rule = functools.partial(kind_rule, True)
 _dtypes = " ".join(DTYPES)
 
 
-def _is_power(values: Array) -> Array:
-    return np.asarray((values > 0) & ((values & (values - 1)) == 0))
-
-
 def _vectors(c: Columns) -> Array:
     widths = [c[f"vector_{side}"] for side in "abc"]
-    valid = [_is_power(width) & (width <= max(_WIDTHS)) for width in widths]
+    valid = [spread.is_power_of_two(width) & (width <= max(_WIDTHS)) for width in widths]
     return np.asarray(np.logical_and.reduce(valid))
 
 
@@ -115,7 +112,7 @@ def _additions_reason(k: ConvKey) -> str:
 def _merged(c: Columns) -> Array:
     merged, family = c["groups_to_merge"], c["family"]
     many = merged > 1
-    valid = _is_power(merged) & (merged <= _MOST_MERGED) & ~(many & (family == _DATA))
+    valid = spread.is_power_of_two(merged) & (merged <= _MOST_MERGED) & ~(many & (family == _DATA))
     # Neighbouring columns of C are then of different groups.
     return np.asarray(valid & ~(many & (family == _FORWARD) & (c["vector_c"] != 1)))
 
@@ -172,7 +169,7 @@ RULES: tuple[Rule, ...] = (
         "lds_swizzle",
         "tile K is a power of two: CK swizzles the rows of tiles in LDS",
         "tile_k",
-        lambda c: _is_power(c["tile_k"]),
+        lambda c: spread.is_power_of_two(c["tile_k"]),
         lambda k: f"tile K is {k.tile[2]}; CK's layout in LDS needs a power of two",
     ),
     _gpu_rule(
@@ -185,16 +182,7 @@ RULES: tuple[Rule, ...] = (
             f"for {k.multiplied[0]} and warp tile {'x'.join(map(str, k.warp))}"
         ),
     ),
-    _gpu_rule(
-        "native_int8",
-        "int8 needs integer matrix instructions that CK Tile uses",
-        f"family {_dtypes}",
-        lambda c: (operand(c, 0) != DTYPE.code("int8")) | ~facts.in_family(c, ("cdna1", "cdna2")),
-        lambda k: (
-            f"CK Tile compiles int8 on {k.arch} to fp32 matrix instructions, "
-            "whose results are not known to be right; use gfx942 or later"
-        ),
-    ),
+    native_int8(f"family {_dtypes}", lambda c: operand(c, 0)),
     _gpu_rule(
         "mixed_types",
         "fp8 x bf8 needs a pipeline that picks the instruction by both types",

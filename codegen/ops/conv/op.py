@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from ...enums import FAMILY
+from ...enums import families
 from ..definition import Op
 from ..presets import Presets
 from . import feature_rules, rules, space
@@ -15,13 +15,13 @@ _presets = Presets(
     Path(__file__).with_name("presets.json"),
     ConvKey,
     space.ALIASES,
-    lambda request, sweep: space.curated_space(request, sweep.get("roles", ())),
+    space.curated_space,
 )
 
 OP = Op(
     name="conv",
     key_class=ConvKey,
-    families=tuple(f for f in FAMILY.values if f.startswith("conv.")),
+    families=families("conv"),
     rules=lambda: rules.RULES,
     space=space.build,
     complete=space.complete,

@@ -11,7 +11,8 @@ from ...enums import CONV_LAYOUT, SCHEDULER, SPECIALIZATION
 from ...factor import Axis
 from ...space import Space, axis
 from .. import facts
-from ..curated import ALGORITHM, closest, cpu_tiles, epilogues
+from ..axes import cpu_tiles, epilogues, identity_axes, tile_axes
+from ..curated import ALGORITHM, closest
 from ..definition import SpaceRequest
 from . import cpu_rules, gpu_rules
 from .curated import Curated, curated
@@ -93,7 +94,7 @@ def _all(request: SpaceRequest) -> Space:
     two_stage = [False, True] if gpu and request.family == "conv.bwd_weight" else [False]
     axes = [
         axis(ConvKey, "dtype_in dtype_wei dtype_out dtype_acc", types_),
-        *(_gpu_tiles() if gpu else cpu_tiles(ConvKey, warps)),
+        *(tile_axes(ConvKey, _GPU_SIDES) if gpu else cpu_tiles(ConvKey, warps)),
         axis(ConvKey, "wave", facts_.waves),
         axis(ConvKey, "warp", warps),
         axis(ConvKey, "pipeline", gpu_rules.PIPELINES if gpu else cpu_rules.PIPELINES),
@@ -115,12 +116,7 @@ def _all(request: SpaceRequest) -> Space:
 
 def _identity(request: SpaceRequest) -> list[Axis]:
     """The axes that both kinds of space share."""
-    return [
-        axis(ConvKey, "family", [request.family]),
-        axis(ConvKey, "provider", [request.provider]),
-        axis(ConvKey, "arch", [request.arch]),
-        axis(ConvKey, "layout", CONV_LAYOUT.values),
-    ]
+    return [*identity_axes(ConvKey, request), axis(ConvKey, "layout", CONV_LAYOUT.values)]
 
 
 def _results(request: SpaceRequest, a: str, usual: tuple[str, ...]) -> tuple[str, ...]:
@@ -143,10 +139,6 @@ def _with_epilogues(row: Curated, facts_: Arch, every: bool) -> list[Curated]:
 
 def _algorithm(row: Curated) -> tuple[Any, ...]:
     return tuple(getattr(row, field) for field in _ALGORITHM.split())
-
-
-def _gpu_tiles() -> list[Axis]:
-    return [axis(ConvKey, f"tile_{side}", values) for side, values in _GPU_SIDES.items()]
 
 
 def complete(given: Mapping[str, Any]) -> dict[str, Any]:

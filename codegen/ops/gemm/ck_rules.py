@@ -77,8 +77,7 @@ def _load_reason(side: str, k: GemmKey) -> str:
 
 
 def _swizzle(c: Columns) -> Array:
-    k = c["tile_k"]
-    return np.asarray((c["family"] == _PRESHUFFLE) | (k > 0) & (k & (k - 1) == 0))
+    return np.asarray((c["family"] == _PRESHUFFLE) | spread.is_power_of_two(c["tile_k"]))
 
 
 def _transposed(c: Columns) -> Array:

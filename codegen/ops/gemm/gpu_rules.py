@@ -11,8 +11,9 @@ from ...arch import arch
 from ...columns import Array, Columns
 from ...enums import DTYPE, ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT, SCHEDULER
 from ...rules import Rule
-from .. import facts, tiles
+from .. import facts, lds, tiles
 from ..kinds import kind_rule
+from ..types import native_int8
 from . import tables
 from .key import GemmKey
 
@@ -41,25 +42,18 @@ def _alignment(c: Columns) -> Array:
 
 
 def _lds_use(c: Columns) -> Array:
-    k = c["tile_k"].astype(np.int64)
-    a = c["tile_m"] * k * facts.element_bytes(c["dtype_a"])
-    inputs = a + c["tile_n"] * k * facts.element_bytes(c["dtype_b"])
+    inputs = lds.inputs(c, c["dtype_a"], c["dtype_b"])
     # The second wave group hands its accumulators to the first through LDS.
     sums = c["tile_m"].astype(np.int64) * c["tile_n"] * 4
     return np.asarray(np.where(facts.has_pipeline(c, "compv5"), np.maximum(inputs, sums), inputs))
 
 
-def _lds_reason(k: GemmKey) -> str:
-    m, n, depth = k.tile
-    size_a, size_b = facts.ELEMENT_BYTES[k.dtype_a], facts.ELEMENT_BYTES[k.dtype_b]
-    use = m * depth * size_a + n * depth * size_b
-    budget = f"{k.pipeline} on {k.arch} may use {arch(k.arch).lds_budget(k.pipeline)}"
+def _lds_use_of(k: GemmKey) -> str:
+    m, n, _ = k.tile
+    use, text = lds.inputs_of(k)
     if k.pipeline == "compv5" and m * n * 4 > use:
-        return f"the sums of a wave group take {m}x{n}x4 = {m * n * 4} bytes of LDS; {budget}"
-    return (
-        f"tiles of A and B take {m}x{depth}x{size_a} + {n}x{depth}x{size_b} = {use} bytes of LDS; "
-        f"{budget}"
-    )
+        return f"the sums of a wave group take {m}x{n}x4 = {m * n * 4} bytes of LDS"
+    return text
 
 
 def _preshuffle_load(c: Columns) -> Array:
@@ -151,16 +145,7 @@ RULES: tuple[Rule, ...] = (
             "preshufflev2, intrawave and interwave are for the others"
         ),
     ),
-    _gpu_rule(
-        "native_int8",
-        "int8 needs integer matrix instructions that CK Tile uses",
-        "arch dtype_a",
-        lambda c: (c["dtype_a"] != DTYPE.code("int8")) | ~facts.in_family(c, ("cdna1", "cdna2")),
-        lambda k: (
-            f"CK Tile compiles int8 on {k.arch} to fp32 matrix instructions, "
-            "whose results are not known to be right; use gfx942 or later"
-        ),
-    ),
+    native_int8("dtype_a", lambda c: c["dtype_a"]),
     _gpu_rule(
         "tile_minimum",
         "the block tile is not smaller than the operator's minimum",
@@ -181,13 +166,7 @@ RULES: tuple[Rule, ...] = (
             f"{tiles.join((tables.limits_of(k.family)[1],))}, which {k.family} needs"
         ),
     ),
-    _gpu_rule(
-        "lds",
-        "one tile of A and one of B fit the LDS budget of the pipeline on the arch",
-        "arch pipeline dtype_a dtype_b tile_m tile_n tile_k",
-        lambda c: _lds_use(c) <= facts.lds_budgets()[c["arch"], c["pipeline"]],
-        _lds_reason,
-    ),
+    lds.lds_rule("dtype_a dtype_b", _lds_use, _lds_use_of),
     _gpu_rule(
         "preshuffle_load",
         "each lane loads whole 16-byte vectors of A",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from ...enums import FAMILY
+from ...enums import families
 from ..definition import Op
 from ..presets import Presets
 from . import feature_rules, rules, space
@@ -15,13 +15,13 @@ _presets = Presets(
     Path(__file__).with_name("presets.json"),
     GemmKey,
     space.ALIASES,
-    lambda request, sweep: space.curated_space(request, sweep.get("roles", ())),
+    space.curated_space,
 )
 
 OP = Op(
     name="gemm",
     key_class=GemmKey,
-    families=tuple(f for f in FAMILY.values if f.startswith("gemm.")),
+    families=families("gemm"),
     rules=lambda: rules.RULES,
     space=space.build,
     complete=space.complete,

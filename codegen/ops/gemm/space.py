@@ -10,7 +10,8 @@ from ...enums import ELEMENTWISE, LAYOUT, PIPELINE, SCHEDULER
 from ...factor import Axis
 from ...space import Space, axis
 from .. import facts
-from ..curated import ALGORITHM, closest, cpu_tiles, epilogues
+from ..axes import cpu_tiles, epilogues, identity_axes, tile_axes
+from ..curated import ALGORITHM, closest
 from ..definition import SpaceRequest
 from . import tables
 from .curated import Curated, curated
@@ -28,7 +29,10 @@ _FREE = frozenset(
 )
 
 # Values of the axes of tiles="all". Others may be asked for: the rules decide.
-_GPU_TILES = {"m": (16, 32, 64, 128, 192, 256), "k": (32, 64, 128, 192, 256)}
+_GPU_SIDES = {
+    **dict.fromkeys("mn", (16, 32, 64, 128, 192, 256)),
+    "k": (32, 64, 128, 192, 256),
+}
 
 
 def build(request: SpaceRequest) -> Space:
@@ -80,7 +84,7 @@ def _all(request: SpaceRequest) -> Space:
         axis(GemmKey, "dtype_a dtype_b dtype_acc", dtypes),
         axis(GemmKey, "dtype_c", outputs),
         axis(GemmKey, "dtype_d", outputs),
-        *(_gpu_tiles() if gpu else cpu_tiles(GemmKey, list(warps))),
+        *(tile_axes(GemmKey, _GPU_SIDES) if gpu else cpu_tiles(GemmKey, list(warps))),
         axis(GemmKey, "wave", facts_.waves),
         axis(GemmKey, "warp", list(warps)),
         axis(GemmKey, "pipeline", pipelines),
@@ -105,9 +109,7 @@ def _signature(request: SpaceRequest, every_count: bool) -> list[Axis]:
     if many and request.tiles == "all":
         orders = ["r", "c"]
     return [
-        axis(GemmKey, "family", [request.family]),
-        axis(GemmKey, "provider", [request.provider]),
-        axis(GemmKey, "arch", [request.arch]),
+        *identity_axes(GemmKey, request),
         axis(GemmKey, "layout", LAYOUT.values),
         axis(GemmKey, "elementwise num_d", fused),
         axis(GemmKey, "layout_d", orders),
@@ -128,11 +130,6 @@ def _outputs(dtype_a: str, every_c: bool, every_d: bool) -> list[tuple[str, str]
 def _pads(facts_: Arch, every: bool) -> list[tuple[bool, bool, bool]]:
     padded, plain = (True, True, True), (False, False, False)
     return [padded, plain] if every and facts_.is_gpu else [padded]
-
-
-def _gpu_tiles() -> list[Axis]:
-    sides = {"m": _GPU_TILES["m"], "n": _GPU_TILES["m"], "k": _GPU_TILES["k"]}
-    return [axis(GemmKey, f"tile_{side}", values) for side, values in sides.items()]
 
 
 def complete(given: Mapping[str, Any]) -> dict[str, Any]:
