@@ -249,7 +249,7 @@ def test_demo_json_has_a_row_for_every_layer_and_count() -> None:
 @pytest.mark.usefixtures("tiny_demo")
 @pytest.mark.parametrize("error", [1e-3, float("nan"), float("inf")])
 def test_demo_with_a_wrong_result_is_1(error: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "_error", lambda out, reference: error)
+    monkeypatch.setattr(demo, "largest_error", lambda out, reference: error)
     result = run("demo", "--quick")
     assert result.exit_code == 1
     assert "WRONG" in result.stdout and "wrong: 3 results" in result.stdout

@@ -13,7 +13,7 @@ from . import ck_rules, cpu_rules, gpu_rules, tables
 from .key import GemmKey
 
 _MULTI_D = FAMILY.code("gemm.multi_d")
-_D_COUNTS = np.array([tables.D_COUNT.get(e, tables.ANY_D_COUNT) for e in ELEMENTWISE.values])
+_D_COUNTS = np.array([tables.d_count(e) for e in ELEMENTWISE.values])
 
 
 def _output(column: str, c: Columns) -> Array:
@@ -31,7 +31,7 @@ def _d_count(c: Columns) -> Array:
 
 
 def _d_count_reason(k: GemmKey) -> str:
-    low, high = tables.D_COUNT.get(k.elementwise, tables.ANY_D_COUNT)
+    low, high = tables.d_count(k.elementwise)
     count = f"{low}" if low == high else f"{low} to {high}"
     return f"{k.elementwise} takes {count} D tensor(s), not {k.num_d}"
 

@@ -117,7 +117,7 @@ def _signature(request: SpaceRequest, every_count: bool) -> list[Axis]:
 
 
 def _counts(elementwise: str, every: bool) -> range:
-    low, high = tables.D_COUNT.get(elementwise, tables.ANY_D_COUNT)
+    low, high = tables.d_count(elementwise)
     return range(low, high + 1 if every else min(high, max(low, 1)) + 1)
 
 
@@ -143,7 +143,7 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
     values.setdefault("dtype_c", facts.default_output(a))
     many = values["family"] == "gemm.multi_d"
     fused = values.setdefault("elementwise", "multi_d_add" if many else "passthrough")
-    low, _ = tables.D_COUNT.get(fused, tables.ANY_D_COUNT)
+    low, _ = tables.d_count(fused)
     facts_ = arch(values["arch"])
     tile = _first(values, a, b)
     defaults = {

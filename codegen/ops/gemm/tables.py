@@ -17,15 +17,20 @@ TILE_LIMITS: dict[str, tuple[Triple, Triple]] = {
     "gemm.multi_d": ((16, 16, 8), (16, 16, 8)),
 }
 
-# Element-wise operation -> fewest and most D tensors; the others take 0 to 4.
-D_COUNT = {
+# Element-wise operation -> fewest and most D tensors; the others take any number.
+_D_COUNT = {
     "passthrough": (0, 0),
     "add": (1, 1),
     "multiply": (1, 1),
     "multi_d_add": (1, 4),
     "multi_d_multiply": (1, 4),
 }
-ANY_D_COUNT = (0, 4)
+_ANY_D_COUNT = (0, 4)
+
+
+def d_count(elementwise: str) -> tuple[int, int]:
+    """The fewest and the most D tensors that an element-wise operation takes."""
+    return _D_COUNT.get(elementwise, _ANY_D_COUNT)
 
 
 def limits_of(family: str) -> tuple[Triple, Triple]:

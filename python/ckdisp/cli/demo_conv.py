@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,13 +11,22 @@ import click
 
 from ..codegen.ops.conv.key import ConvKey
 from .conv_options import ConvOptions
-from .demo_parts import ROUNDING, SUMMATION, Say, kernels_of, silent
-from .output import bold, colour, human_time, plural, print_json
+from .demo_parts import (
+    ROUNDING,
+    SUMMATION,
+    Checked,
+    Legend,
+    Say,
+    finish,
+    kernels_of,
+    largest_error,
+    silent,
+    table_line,
+)
+from .output import bold, human_time, plural
 from .timing import interleaved
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .. import Dispatcher
 
 MODEL = "ResNet-50"
@@ -55,9 +62,23 @@ QUICK_LAYERS = ("res2 1x1 64", "res4 3x3", "res5 3x3")
 SECONDS = 0.3  # time spent on one layer, unless three runs take longer
 
 
+COLUMNS = {
+    "layer": 15,
+    "C": 5,
+    "K": 5,
+    "size": 5,
+    "kernel": 28,
+    "time": 9,
+    "GFLOP/s": 8,
+    "error": 8,
+    "": 5,
+}
+LEGEND = Legend("pipeline and what it is restricted to", "result", "fp64")
+
+
 @dataclass(frozen=True)
-class Row:
-    """One layer; ``error`` is the largest |result - reference| over the largest |reference|."""
+class Row(Checked):
+    """One layer."""
 
     layer: str
     problem: str
@@ -68,13 +89,11 @@ class Row:
     tolerance: float
 
     @property
-    def ok(self) -> bool:
-        return self.error <= self.tolerance  # false for NaN
+    def place(self) -> str:
+        return self.layer
 
     def to_dict(self) -> dict[str, Any]:
-        values = asdict(self)
-        values["error"] = self.error if math.isfinite(self.error) else None
-        return {**values, "ok": self.ok}
+        return {**asdict(self), **self.verdict()}
 
 
 def conv_demo(dtype: str, direction: str, quick: bool, threads: int | None, as_json: bool) -> None:
@@ -90,28 +109,20 @@ def conv_demo(dtype: str, direction: str, quick: bool, threads: int | None, as_j
         f"{MODEL} layers, {direction}, {IMAGES} images in {dtype}, "
         f"{plural(dispatcher.num_threads, 'thread')}, {source}\n"
     )
-    say(bold(_line(("layer", "C", "K", "size", "kernel", "time", "GFLOP/s", "error", ""))))
+    say(bold(table_line(COLUMNS, tuple(COLUMNS))))
     rows = []
     for row in _run(dispatcher, dtype, direction, quick):
         rows.append(row)
-        say(_line(_cells(row)))
-    failed = [row for row in rows if not row.ok]
-    if as_json:
-        print_json(
-            {
-                "model": MODEL,
-                "direction": direction,
-                "images": IMAGES,
-                "dtype": dtype,
-                "threads": dispatcher.num_threads,
-                "kernels": source,
-                "rows": [row.to_dict() for row in rows],
-                "ok": not failed,
-            }
-        )
-    _conclude(rows, failed, dtype, say)
-    if failed:
-        sys.exit(1)
+        say(table_line(COLUMNS, _cells(row)))
+    about = {
+        "model": MODEL,
+        "direction": direction,
+        "images": IMAGES,
+        "dtype": dtype,
+        "threads": dispatcher.num_threads,
+        "kernels": source,
+    }
+    finish(rows, about, LEGEND, say, as_json)
 
 
 def _run(dispatcher: Dispatcher, dtype: str, direction: str, quick: bool) -> Iterator[Row]:
@@ -129,7 +140,7 @@ def _run(dispatcher: Dispatcher, dtype: str, direction: str, quick: bool) -> Ite
             kernel=dispatcher.select(made).name,
             seconds=timing.median,
             gflops=made.flops / timing.median * 1e-9,
-            error=_error(run(), operands.reference()),
+            error=largest_error(run(), operands.reference()),
             tolerance=SUMMATION + ROUNDING[dtype],
         )
 
@@ -149,25 +160,6 @@ def _problem(sizes: tuple[int, ...], dtype: str, direction: str) -> ConvOptions:
     )
 
 
-def _error(out: Any, reference: NDArray[Any]) -> float:
-    import numpy as np
-
-    difference = np.abs(out.astype(np.float64) - reference)
-    return float(difference.max() / np.abs(reference).max())
-
-
-_WIDTHS = (15, 5, 5, 5, 28, 9, 8, 8, 5)
-_LEFT = (0, 4, 8)
-
-
-def _line(cells: tuple[str, ...]) -> str:
-    parts = [
-        f"{cell:<{width}}" if i in _LEFT else f"{cell:>{width}}"
-        for i, (cell, width) in enumerate(zip(cells, _WIDTHS, strict=True))
-    ]
-    return "  ".join(parts).rstrip()
-
-
 def _cells(row: Row) -> tuple[str, ...]:
     c, k, size, _, _ = LAYERS[row.layer]
     return (
@@ -179,7 +171,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         human_time(row.seconds),
         f"{row.gflops:.1f}",
         f"{row.error:.1e}",
-        "" if row.ok else colour("WRONG", "red"),
+        row.mark,
     )
 
 
@@ -187,18 +179,3 @@ def _short(name: str) -> str:
     """What tells the kernels of this table apart."""
     key = ConvKey.from_name(name)
     return key.pipeline if key.specialization == "default" else f"{key.pipeline} 1x1"
-
-
-def _conclude(rows: list[Row], failed: list[Row], dtype: str, say: Say) -> None:
-    say("\nkernel: pipeline and what it is restricted to. In full:")
-    for name in dict.fromkeys(row.kernel for row in rows):
-        say(f"  {name}")
-    say(
-        "error:  largest |result - NumPy| over the largest |NumPy|, all elements, NumPy in fp64 on "
-        f"the same inputs;\n        more than {rows[0].tolerance:.1e} is no rounding of {dtype}"
-    )
-    if failed:
-        places = ", ".join(row.layer for row in failed)
-        say(colour(f"wrong: {plural(len(failed), 'result')}: {places}", "red"))
-    else:
-        say(colour(f"all {len(rows)} results are right", "green"))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,8 +11,19 @@ import click
 
 from ..codegen.ops.gemm.key import GemmKey
 from .arrays import element_type, random_array, require_memory
-from .demo_parts import ROUNDING, SUMMATION, Say, kernels_of, silent
-from .output import bold, colour, human_time, plural, print_json
+from .demo_parts import (
+    ROUNDING,
+    SUMMATION,
+    Checked,
+    Legend,
+    Say,
+    finish,
+    kernels_of,
+    largest_error,
+    silent,
+    table_line,
+)
+from .output import bold, human_time, plural
 from .params import Shape
 from .timing import interleaved
 
@@ -37,12 +46,24 @@ SECONDS = 0.4  # time spent on one row, unless three runs take longer
 REFERENCE_ROWS = 4096  # rows of a weight that are widened to fp32 at a time
 
 
+COLUMNS = {
+    "layer": 12,
+    "N x K": 12,
+    "M": 4,
+    "kernel": 22,
+    "time": 9,
+    "GFLOP/s": 8,
+    "NumPy": 9,
+    "error": 8,
+    "": 5,
+}
+
+
 @dataclass(frozen=True)
-class Row:
+class Row(Checked):
     """One layer for one number of tokens; times in seconds.
 
-    ``error`` is the largest |C - reference| over the largest |reference|, where the reference is
-    NumPy's fp32 product of the same inputs, every element compared.
+    The reference is NumPy's fp32 product of the same inputs, every element compared.
     """
 
     layer: str
@@ -58,14 +79,13 @@ class Row:
         return self.shape.flops / self.seconds * 1e-9
 
     @property
-    def ok(self) -> bool:
-        return self.error <= self.tolerance  # false for NaN
+    def place(self) -> str:
+        return f"{self.layer} M={self.shape.m}"
 
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
         shape = values.pop("shape")
-        values["error"] = self.error if math.isfinite(self.error) else None
-        return {**shape, **values, "gflops": self.gflops, "ok": self.ok}
+        return {**shape, **values, "gflops": self.gflops, **self.verdict()}
 
 
 def gemm_demo(dtype: str, quick: bool, threads: int | None, as_json: bool) -> None:
@@ -81,26 +101,28 @@ def gemm_demo(dtype: str, quick: bool, threads: int | None, as_json: bool) -> No
 
     dispatcher = Dispatcher(registry, num_threads=threads)
     say(f"{MODEL} layers in {dtype}, {plural(dispatcher.num_threads, 'thread')}, {source}\n")
-    say(bold(_line(_HEADER)))
+    say(bold(table_line(COLUMNS, tuple(COLUMNS))))
     rows = []
     for row in _run(dispatcher, layers, dtype, 0.1 if quick else SECONDS):
         rows.append(row)
-        say(_line(_cells(row)))
-    failed = [row for row in rows if not row.ok]
-    if as_json:
-        print_json(
-            {
-                "model": MODEL,
-                "dtype": dtype,
-                "threads": dispatcher.num_threads,
-                "kernels": source,
-                "rows": [row.to_dict() for row in rows],
-                "ok": not failed,
-            }
-        )
-    _conclude(rows, failed, dtype, say)
-    if failed:
-        sys.exit(1)
+        say(table_line(COLUMNS, _cells(row)))
+    about = {
+        "model": MODEL,
+        "dtype": dtype,
+        "threads": dispatcher.num_threads,
+        "kernels": source,
+    }
+    finish(rows, about, _legend(dtype), say, as_json)
+
+
+def _legend(dtype: str) -> Legend:
+    notes = f"NumPy:  multiplies {dtype} without its BLAS, so its time would say nothing"
+    return Legend(
+        "pipeline, cache block (M x N x K), register tile (M x N)",
+        "C",
+        "fp32",
+        () if dtype == "fp32" else (notes,),
+    )
 
 
 def _require_memory(layers: list[str], dtype: str) -> None:
@@ -138,7 +160,7 @@ def _run(dispatcher: Dispatcher, layers: list[str], dtype: str, seconds: float) 
                 kernel=dispatcher.select(GemmProblem(m, n, k, dtype=dtype)).name,
                 seconds=timings["ckdisp"].median,
                 numpy_seconds=timings["numpy"].median if "numpy" in timings else None,
-                error=_error(out, product),
+                error=largest_error(out, product),
                 tolerance=SUMMATION + ROUNDING[dtype],
             )
 
@@ -153,26 +175,6 @@ def _widened_product(x: NDArray[Any], weight: NDArray[Any], out: NDArray[Any]) -
         out[:, start : start + REFERENCE_ROWS] = wide @ block.T
 
 
-def _error(out: NDArray[Any], reference: NDArray[Any]) -> float:
-    import numpy as np
-
-    difference = np.abs(out.astype(np.float32) - reference)
-    return float(difference.max() / np.abs(reference).max())
-
-
-_HEADER = ("layer", "N x K", "M", "kernel", "time", "GFLOP/s", "NumPy", "error", "")
-_WIDTHS = (12, 12, 4, 22, 9, 8, 9, 8, 5)
-_LEFT = ("layer", "kernel", "")
-
-
-def _line(cells: Sequence[str]) -> str:
-    parts = [
-        f"{cell:<{width}}" if header in _LEFT else f"{cell:>{width}}"
-        for cell, header, width in zip(cells, _HEADER, _WIDTHS, strict=True)
-    ]
-    return "  ".join(parts).rstrip()
-
-
 def _cells(row: Row) -> tuple[str, ...]:
     return (
         row.layer,
@@ -183,7 +185,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.gflops:.1f}",
         human_time(row.numpy_seconds) if row.numpy_seconds is not None else "-",
         f"{row.error:.1e}",
-        "" if row.ok else colour("WRONG", "red"),
+        row.mark,
     )
 
 
@@ -191,20 +193,3 @@ def _short(name: str) -> str:
     """What tells the kernels of this table apart: pipeline and tiles."""
     key = GemmKey.from_name(name)
     return f"{key.pipeline} {'x'.join(map(str, key.tile))} {'x'.join(map(str, key.warp[:2]))}"
-
-
-def _conclude(rows: list[Row], failed: list[Row], dtype: str, say: Say) -> None:
-    say("\nkernel: pipeline, cache block (M x N x K), register tile (M x N). In full:")
-    for name in dict.fromkeys(row.kernel for row in rows):
-        say(f"  {name}")
-    say(
-        "error:  largest |C - NumPy| over the largest |NumPy|, all elements, NumPy in fp32 on the "
-        f"same inputs;\n        more than {rows[0].tolerance:.1e} is no rounding of {dtype}"
-    )
-    if rows[0].numpy_seconds is None:
-        say(f"NumPy:  multiplies {dtype} without its BLAS, so its time would say nothing")
-    if failed:
-        places = ", ".join(f"{row.layer} M={row.shape.m}" for row in failed)
-        say(colour(f"wrong: {plural(len(failed), 'result')}: {places}", "red"))
-    else:
-        say(colour(f"all {len(rows)} results are right", "green"))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from .output import colour
+from .output import colour, plural, print_json
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from .. import KernelSet, Registry
 
 Say = Callable[[str], None]
@@ -19,8 +24,96 @@ ROUNDING = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
 SUMMATION = 1e-5
 
 
+# The columns of text.
+_LEFT = ("layer", "kernel", "")
+
+
 def silent(text: str) -> None:
     """Says nothing."""
+
+
+class Checked:
+    """A result: ``error`` is the largest |result - reference| over the largest |reference|."""
+
+    kernel: str
+    error: float
+    tolerance: float
+
+    @property
+    def ok(self) -> bool:
+        return self.error <= self.tolerance  # false for NaN
+
+    @property
+    def mark(self) -> str:
+        """What the table says of it in its last column."""
+        return "" if self.ok else colour("WRONG", "red")
+
+    @property
+    def place(self) -> str:
+        """What it is the result of."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def verdict(self) -> dict[str, Any]:
+        """The error, as JSON has numbers, and whether it is right."""
+        return {"error": self.error if math.isfinite(self.error) else None, "ok": self.ok}
+
+
+def largest_error(out: NDArray[Any], reference: NDArray[Any]) -> float:
+    """The error of a row, computed in the type of the reference."""
+    import numpy as np
+
+    difference = np.abs(out.astype(reference.dtype) - reference)
+    return float(difference.max() / np.abs(reference).max())
+
+
+def table_line(columns: Mapping[str, int], cells: Sequence[str]) -> str:
+    """A line of a table with these headers and widths."""
+    parts = [
+        f"{cell:<{width}}" if header in _LEFT else f"{cell:>{width}}"
+        for cell, (header, width) in zip(cells, columns.items(), strict=True)
+    ]
+    return "  ".join(parts).rstrip()
+
+
+@dataclass(frozen=True)
+class Legend:
+    """What a table needs explained.
+
+    ``kernel`` says what is shown of a kernel, ``result`` what results are called, ``reference`` the
+    type that NumPy computes in.
+    """
+
+    kernel: str
+    result: str
+    reference: str
+    notes: tuple[str, ...] = ()
+
+
+def finish(
+    rows: Sequence[Checked], about: Mapping[str, Any], legend: Legend, say: Say, as_json: bool
+) -> None:
+    """Explain the table, or print ``about`` and the rows as JSON; exit with 1 if one is wrong."""
+    failed = [row for row in rows if not row.ok]
+    if as_json:
+        print_json({**about, "rows": [row.to_dict() for row in rows], "ok": not failed})
+    say(f"\nkernel: {legend.kernel}. In full:")
+    for name in dict.fromkeys(row.kernel for row in rows):
+        say(f"  {name}")
+    say(
+        f"error:  largest |{legend.result} - NumPy| over the largest |NumPy|, all elements, NumPy "
+        f"in {legend.reference} on the same inputs;\n"
+        f"        more than {rows[0].tolerance:.1e} is no rounding of {about['dtype']}"
+    )
+    for note in legend.notes:
+        say(note)
+    if failed:
+        places = ", ".join(row.place for row in failed)
+        say(colour(f"wrong: {plural(len(failed), 'result')}: {places}", "red"))
+        sys.exit(1)
+    say(colour(f"all {len(rows)} results are right", "green"))
 
 
 def kernels_of(kernels: KernelSet, say: Say) -> tuple[Registry, str]:

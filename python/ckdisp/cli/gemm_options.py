@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from .. import GemmProblem
     from .operands import GemmOperands
 
-_NEEDS_D = ("add", "multiply", "multi_d_add", "multi_d_multiply")
-
 
 @dataclass(frozen=True)
 class GemmOptions:
@@ -102,5 +100,7 @@ def gemm_options(
             "gemm.standard has no epilogue and no D tensors; use the family gemm.multi_d"
         )
     if num_d is None:
-        num_d = 1 if epilogue in _NEEDS_D else 0
+        from ..codegen.ops.gemm import tables
+
+        num_d, _ = tables.d_count(epilogue)
     return GemmOptions(family, Shape(*shape), dtype, layout, epilogue, num_d, out_dtype)

@@ -94,26 +94,27 @@ class ConvOperands:
         )
 
     def run(self, dispatcher: Dispatcher) -> Any:
-        if self.family == "conv.fwd":
-            return dispatcher.conv_fwd(self.x, self.w, out_dtype=self.y.dtype, **self.motion)
-        if self.family == "conv.bwd_data":
-            return dispatcher.conv_bwd_data(
-                self.y, self.w, input_shape=self.x.shape, out_dtype=self.x.dtype, **self.motion
-            )
-        return dispatcher.conv_bwd_weight(
-            self.x, self.y, weight_shape=self.w.shape, out_dtype=self.w.dtype, **self.motion
-        )
+        return self._convolve(dispatcher, out_dtype=self._result.dtype)
 
     def reference(self) -> NDArray[Any]:
         from .. import reference
 
+        result: NDArray[Any] = self._convolve(reference)
+        return result
+
+    @property
+    def _result(self) -> NDArray[Any]:
+        """The tensor that stands for what the direction computes."""
+        return {"conv.fwd": self.y, "conv.bwd_data": self.x, "conv.bwd_weight": self.w}[self.family]
+
+    def _convolve(self, by: Any, **options: Any) -> Any:
+        """The direction's function of the same name in a dispatcher or the references."""
+        options |= self.motion
         if self.family == "conv.fwd":
-            return reference.conv_fwd(self.x, self.w, **self.motion)
+            return by.conv_fwd(self.x, self.w, **options)
         if self.family == "conv.bwd_data":
-            shape = self.x.shape
-            return reference.conv_bwd_data(self.y, self.w, input_shape=shape, **self.motion)
-        shape = self.w.shape
-        return reference.conv_bwd_weight(self.x, self.y, weight_shape=shape, **self.motion)
+            return by.conv_bwd_data(self.y, self.w, input_shape=self.x.shape, **options)
+        return by.conv_bwd_weight(self.x, self.y, weight_shape=self.w.shape, **options)
 
     def numpy(self) -> None:
         return None
