@@ -1,7 +1,5 @@
 #include "call.hpp"
 
-#include "place.hpp"
-
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
@@ -13,6 +11,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+
+#include "copies.hpp"
+#include "output.hpp"
+#include "place.hpp"
 
 namespace ckdisp::python {
 namespace {
@@ -186,11 +188,7 @@ class Resolver {
     problem_.dtype_b = b_.dtype;
     problem_.dtype_acc = default_accumulator(problem_.dtype_a);
     if (!request_.out.is_none()) out_ = import_tensor(request_.out, "out", request_.stream);
-    if (!request_.out_dtype.is_none()) {
-      problem_.dtype_c = dtype_of(request_.out_dtype);
-    } else {
-      problem_.dtype_c = out_ ? out_->dtype : default_output(problem_.dtype_a);
-    }
+    problem_.dtype_c = output_type(request_.out_dtype, out_, problem_.dtype_a);
     problem_.dtype_d = problem_.dtype_c;
   }
 
@@ -279,15 +277,10 @@ class Resolver {
       throw InvalidArgument("out has shape " + shape_text(out) + ", the result has (" +
                             std::to_string(problem_.m) + ", " + std::to_string(problem_.n) + ")");
     }
-    if (out.dtype != problem_.dtype_c) {
-      throw InvalidArgument(std::string("out has type ") + to_name(out.dtype) +
-                            " and out_dtype asks for " + to_name(problem_.dtype_c) +
-                            "; leave out_dtype away or make them equal");
-    }
+    check_type(out, problem_.dtype_c);
     const Orders orders = orders_of(out);
     if (!orders.row) {
-      throw InvalidArgument("out has strides (" + std::to_string(out.strides[0]) + ", " +
-                            std::to_string(out.strides[1]) +
+      throw InvalidArgument("out has strides (" + joined(out.strides, 2) +
                             "), but results are row-major: pass an array whose rows are "
                             "contiguous and in order");
     }

@@ -6,13 +6,14 @@
 #include <ckdisp/names.hpp>
 #include <ckdisp/problem.hpp>
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "cached.hpp"
+#include "copies.hpp"
 #include "integers.hpp"
+#include "output.hpp"
 #include "place.hpp"
 
 namespace ckdisp::python {
@@ -20,11 +21,7 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-std::string text_of(const Sizes& sizes) {
-  std::string text;
-  for (const std::int64_t size : sizes) text += (text.empty() ? "" : ", ") + std::to_string(size);
-  return "(" + text + (sizes.size() == 1 ? ",)" : ")");
-}
+std::string text_of(const Sizes& sizes) { return shape_text(sizes.data(), sizes.size()); }
 
 // Whether it is one number, of Python or of NumPy.
 bool is_number(nb::handle value) {
@@ -120,11 +117,7 @@ class Resolver {
       out_ = import_tensor(request_.out, "out", request_.stream, kImage);
       check_writable(*out_);
     }
-    if (!request_.out_dtype.is_none()) {
-      result_type_ = dtype_of(request_.out_dtype);
-    } else {
-      result_type_ = out_ ? out_->dtype : default_output(call_.first.dtype);
-    }
+    result_type_ = output_type(request_.out_dtype, out_, call_.first.dtype);
     std::vector<const Tensor*> tensors{&call_.first, &second_};
     if (out_) tensors.push_back(&*out_);
     place_ = place_of(tensors, request_.stream, result_type_);
@@ -165,7 +158,7 @@ class Resolver {
   static void check_gradient(const Tensor& dy, const Sizes& wanted) {
     if (shape_of(dy) == wanted) return;
     throw InvalidArgument("dy has shape " + shape_text(dy) +
-                          ", and the output of this convolution " + "has " + text_of(wanted));
+                          ", and the output of this convolution has " + text_of(wanted));
   }
 
   const void* input(const Tensor& tensor) {
@@ -185,11 +178,7 @@ class Resolver {
       throw InvalidArgument("out has shape " + shape_text(*out_) + ", the result has " +
                             text_of(result_shape_));
     }
-    if (out_->dtype != result_type_) {
-      throw InvalidArgument(std::string("out has type ") + to_name(out_->dtype) +
-                            " and out_dtype asks for " + to_name(result_type_) +
-                            "; leave out_dtype away or make them equal");
-    }
+    check_type(*out_, result_type_);
     if (!is_channels_last(*out_)) {
       throw InvalidArgument(
           "out is not dense in channels-last order, as results are; pass one made with "

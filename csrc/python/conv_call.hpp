@@ -47,13 +47,14 @@ ConvCall resolve(const ConvRequest& request);
 // The result as the kind of tensor that the call was given, shaped (N, C, *spatial).
 nb::object finish_output(const ConvCall& call);
 
-// The problem of a direction for shapes as PyTorch has them: of the input (N, C, *spatial) and of
-// the weights (K, C / groups, *filter). `names` are what messages call the two.
+// Shapes as PyTorch has them: of the input (N, C, *spatial) and of the weights
+// (K, C / groups, *filter); and what messages call the two.
 struct ConvShapes {
   std::vector<std::int64_t> input, weights;
   const char* input_name;
   const char* weights_name;
 };
+// The problem of a direction.
 GroupedConvProblem conv_problem(Family family, const ConvShapes& shapes, const ConvMotion& motion);
 
 // Sizes out of a sequence of integers.

@@ -23,7 +23,8 @@ Family direction_from(const std::string& name) {
   constexpr const char* kNames[] = {"fwd", "bwd_data", "bwd_weight"};
   const std::string_view prefix = "conv.";
   const std::string_view given = name;
-  const auto short_name = given.substr(0, prefix.size()) == prefix ? given.substr(5) : given;
+  const auto short_name =
+      given.substr(0, prefix.size()) == prefix ? given.substr(prefix.size()) : given;
   constexpr int first = static_cast<int>(Family::conv_fwd);
   return static_cast<Family>(
       first + static_cast<int>(detail::parse_name(short_name, kNames, 3, "direction")));

@@ -9,7 +9,6 @@
 
 #include <cstring>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,7 +17,7 @@
 #include "bindings.hpp"
 #include "call.hpp"
 #include "conv_call.hpp"
-#include "integers.hpp"
+#include "output.hpp"
 
 namespace ckdisp::python {
 namespace {
@@ -114,7 +113,9 @@ PyType_Slot kSlots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
                         {Py_tp_clear, reinterpret_cast<void*>(clear)},
                         {0, nullptr}};
 
+// Null for None.
 const char* kernel_name(nb::handle kernel) {
+  if (kernel.is_none()) return nullptr;
   if (const char* name = text_of(kernel)) return name;
   throw InvalidArgument("kernel is " + shown(kernel) +
                         "; pass the name of a kernel, or None to have one chosen");
@@ -150,10 +151,21 @@ CallStream stream_value(nb::handle stream) {
                         "stream), or None for the current one");
 }
 
+// Without Python's lock; `kernel` is null to have one chosen.
+template <class Call>
+void run(const CollectedDispatcher& self, const char* kernel, const Call& call) {
+  const nb::gil_scoped_release unlock;
+  if (kernel == nullptr) {
+    self.run(call.problem, call.args, call.launch);
+  } else {
+    self.run(kernel, call.problem, call.args, call.launch);
+  }
+}
+
 nb::object gemm(const CollectedDispatcher& self, nb::handle a, nb::handle b, nb::handle d,
                 nb::handle epilogue, nb::handle out, nb::handle out_dtype, nb::handle scale,
                 nb::handle clamp, nb::handle k_batch, nb::handle kernel, nb::handle stream) {
-  const char* name = kernel.is_none() ? nullptr : kernel_name(kernel);
+  const char* name = kernel_name(kernel);
   const GemmRequest request{a,
                             b,
                             d,
@@ -166,14 +178,7 @@ nb::object gemm(const CollectedDispatcher& self, nb::handle a, nb::handle b, nb:
                             name,
                             stream_value(stream)};
   GemmCall call = resolve(self, request);
-  {
-    const nb::gil_scoped_release unlock;
-    if (name == nullptr) {
-      self.run(call.problem, call.args, call.launch);
-    } else {
-      self.run(name, call.problem, call.args, call.launch);
-    }
-  }
+  run(self, name, call);
   if (!out.is_none()) return std::move(call.output);
   return finish_output(call.a, std::move(call.output));
 }
@@ -186,7 +191,7 @@ struct ConvOptions {
 
 nb::object convolve(const CollectedDispatcher& self, Family family, nb::handle first,
                     nb::handle second, nb::handle shape, const ConvOptions& options) {
-  const char* name = options.kernel.is_none() ? nullptr : kernel_name(options.kernel);
+  const char* name = kernel_name(options.kernel);
   const ConvRequest request{family,
                             first,
                             second,
@@ -197,14 +202,7 @@ nb::object convolve(const CollectedDispatcher& self, Family family, nb::handle f
                             k_batch_value(options.k_batch),
                             stream_value(options.stream)};
   const ConvCall call = resolve(request);
-  {
-    const nb::gil_scoped_release unlock;
-    if (name == nullptr) {
-      self.run(call.problem, call.args, call.launch);
-    } else {
-      self.run(name, call.problem, call.args, call.launch);
-    }
-  }
+  run(self, name, call);
   return finish_output(call);
 }
 

@@ -59,9 +59,4 @@ Place place_of(const std::vector<const Tensor*>& tensors, const CallStream& stre
   return place;
 }
 
-void check_writable(const Tensor& out) {
-  if (out.writable) return;
-  throw InvalidArgument("out is read-only (or not aligned); pass a writable array");
-}
-
 }  // namespace ckdisp::python

@@ -19,7 +19,4 @@ struct Place {
 // the type of a result that is not among the tensors.
 Place place_of(const std::vector<const Tensor*>& tensors, const CallStream& stream, Dtype result);
 
-// Throws InvalidArgument for an output that must not be written.
-void check_writable(const Tensor& out);
-
 }  // namespace ckdisp::python

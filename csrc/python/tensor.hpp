@@ -4,7 +4,6 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -63,12 +62,6 @@ Tensor import_tensor(nb::handle object, const char* name, const CallStream& stre
 // The stream on which a call with such tensors runs; of the GPU that holds `tensor`.
 void* stream_of(const Tensor& tensor, const CallStream& stream);
 
-// A new dense row-major tensor of the kind of `like` on its device; *tensor is a view of it. For
-// Kind::dlpack on the CPU it is a NumPy array that finish_output() converts.
-nb::object new_output(const Tensor& like, nb::handle shape, Dtype dtype, bool fnuz,
-                      const Ranks& ranks, Tensor* tensor);
-nb::object finish_output(const Tensor& like, nb::object output);
-
 // Element type by anything that names one: "fp16", numpy.float16, torch.float16.
 Dtype dtype_of(nb::handle object);
 
@@ -79,20 +72,9 @@ struct Orders {
 };
 Orders orders_of(const Tensor& tensor);
 
-// "(3, 4)".
+// "3, 4", and "(3, 4)".
+std::string joined(const std::int64_t* numbers, std::size_t count);
+std::string shape_text(const std::int64_t* sizes, std::size_t count);
 std::string shape_text(const Tensor& tensor);
-
-// Throws InvalidArgument for a copy of what lies on a GPU; `remedy` is what to pass instead.
-[[noreturn]] void refuse_device_copy(const Tensor& tensor, const std::string& remedy);
-
-// Whether the memory is dense with the channels, the second dimension, innermost.
-bool is_channels_last(const Tensor& tensor);
-// A dense copy in that order.
-std::unique_ptr<std::byte[]> channels_last_copy(const Tensor& tensor);
-
-// A dense copy in the given order, for strides that no leading dimension expresses. `rows` and
-// `columns` may exceed the tensor's where it has one, which repeats it.
-std::unique_ptr<std::byte[]> dense_copy(const Tensor& tensor, std::int64_t rows,
-                                        std::int64_t columns, Order order);
 
 }  // namespace ckdisp::python
