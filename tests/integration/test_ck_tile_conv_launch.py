@@ -293,6 +293,10 @@ def test_refusals_at_run(driver: lab.Driver, tmp_path: Path) -> None:
         call("data", problem(), at=0x10002): "alignment: the output is at 0x12002",
         call("data", problem(), at=0x10008): "alignment: the weights is at 0x11008",
         call("weight", problem(), at=0): "alignment: the input is at",
+        # What a later stage would refuse, the first one does: the result is not zeroed for nothing.
+        call("data", problem(stride=2), at=0x10008): "prepare: alignment: the weights is at 0x11",
+        call("weight", problem(parts=2), at=0x10002): "prepare: alignment: the output is at 0x12",
+        call("stages", problem(parts=2), at=0x10002): "prepare: alignment: the output is at 0x12",
         call("fwd", problem(), device=-1): "device: -1",
         call("fwd", problem(), device=64): "device: 64",
     }

@@ -24,11 +24,11 @@ struct Launcher<Key> {
   static bool run(const ConvProblemData& p, const ConvArgs& data, void* workspace,
                   const Launch& launch, Refusal* refusal) {
     if (p.n == 0) return true;
-    ConvArgs used = data;
-    if (key.two_stage) used.result = workspace;
-    if (!pointers_fit(used, refusal)) return false;
+    if (!pointers_fit(data, workspace, refusal)) return false;
     const hip::Api* const api = usable(launch, refusal);
     if (api == nullptr) return false;
+    ConvArgs used = data;
+    if (key.two_stage) used.result = workspace;
     return Reach<Key>::each_part(
         p, [&](const ConvPart& part) { return run_part(*api, part, used, launch, refusal); });
   }
@@ -47,6 +47,7 @@ struct Launcher<Key> {
   static bool prepare(const ConvProblemData& p, const ConvArgs& data, void* workspace,
                       const Launch& launch, Refusal* refusal) {
     if (!needs_prepare(p)) return true;
+    if (!pointers_fit(data, workspace, refusal)) return false;
     const hip::Api* const api = usable(launch, refusal);
     if (api == nullptr) return false;
     const ConvSizes s(p);
@@ -64,10 +65,7 @@ struct Launcher<Key> {
     using Stage = Convert<Key>;
     const hip::Api* const api = usable(launch, refusal);
     if (api == nullptr) return false;
-    if (!pointer_fits("the result", data.result, sizeof(typename Stage::To) * Stage::width,
-                      refusal)) {
-      return false;
-    }
+    if (!pointers_fit(data, workspace, refusal)) return false;
     void* const function =
         Functions<Key>::find(*api, &convert_functions[launch.device], launch.device, refusal,
                              [] { return convert_name(CodeOf<Key>::value.key); });
@@ -105,15 +103,25 @@ struct Launcher<Key> {
 
   static inline constinit void* convert_functions[kMaxDevices] = {};
 
-  static bool pointers_fit(const ConvArgs& data, Refusal* refusal) {
+  // Every stage asks first, so that none has written when a later one refuses.
+  static bool pointers_fit(const ConvArgs& data, const void* workspace, Refusal* refusal) {
     constexpr std::size_t a = key.vector[0] * sizeof(typename Loop::A),
                           b = key.vector[1] * sizeof(typename Loop::B),
                           c = key.vector[2] * sizeof(C);
-    return pointer_fits(Loop::is_fwd ? "the input" : "the output",
-                        Loop::is_fwd ? data.in : data.out, a, refusal) &&
-           pointer_fits(Loop::is_bwd_weight ? "the input" : "the weights",
-                        Loop::is_bwd_weight ? data.in : data.wei, b, refusal) &&
-           pointer_fits("the result", data.result, c, refusal);
+    if (!pointer_fits(Loop::is_fwd ? "the input" : "the output", Loop::is_fwd ? data.in : data.out,
+                      a, refusal) ||
+        !pointer_fits(Loop::is_bwd_weight ? "the input" : "the weights",
+                      Loop::is_bwd_weight ? data.in : data.wei, b, refusal)) {
+      return false;
+    }
+    if constexpr (key.two_stage) {
+      using Stage = Convert<Key>;
+      return pointer_fits("the workspace", workspace, c, refusal) &&
+             pointer_fits("the result", data.result, sizeof(typename Stage::To) * Stage::width,
+                          refusal);
+    } else {
+      return pointer_fits("the result", data.result, c, refusal);
+    }
   }
 };
 
