@@ -48,10 +48,10 @@ bench: ## run the benchmarks; they report ratios against NumPy and PyTorch
 	@$(PYTHON) tools/venv.py --torch
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-check-amd: ## compile random AMD kernels: N=200 SEED=1 ARCHS=gfx942,gfx950 CURATED=1 JOBS=2
+check-amd: ## compile random AMD kernels: N=200 SEED=1 OP=conv ARCHS=gfx942 CURATED=1
 	@$(PYTHON) tools/venv.py
 	@$(BIN)/python tools/check_amd.py -n $(or $(N),50) --seed $(or $(SEED),0) --jobs $(JOBS) \
-		$(if $(ARCHS),--archs $(ARCHS)) $(if $(CURATED),--curated) $(if $(LOG),--log $(LOG))
+		$(if $(OP),--op $(OP)) $(if $(ARCHS),--archs $(ARCHS)) $(if $(CURATED),--curated) $(if $(LOG),--log $(LOG))
 
 amd-toolchain: ## install a compiler for AMD GPUs (Debian, root), which `make test` then uses
 	@$(PYTHON) tools/amd_toolchain/install.py .amd-toolchain

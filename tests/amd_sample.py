@@ -19,15 +19,35 @@ from ckdisp.codegen.generate import generate
 from ckdisp.codegen.key import KernelKey
 from ckdisp.codegen.make import make_key
 from ckdisp.codegen.ops import op
+from ckdisp.codegen.ops.conv.curated import curated as conv_curated
+from ckdisp.codegen.ops.conv.operands import DTYPES, tensors
 from ckdisp.codegen.ops.definition import SpaceRequest
-from ckdisp.codegen.ops.facts import pairs
-from ckdisp.codegen.ops.gemm.curated import curated
+from ckdisp.codegen.ops.facts import default_output, pairs
+from ckdisp.codegen.ops.gemm.curated import curated as gemm_curated
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+OPS = ("gemm", "conv")
 _POOL = 1500  # keys considered for each family and pipeline
 _HEAVY = 64  # matrix instructions of a wave per tile, above which a kernel takes long to compile
 _HEAVY_SHARE = 12  # of that many heavy kernels one is considered
 _TILE_FIELDS = ("tile", "wave", "warp", "pipeline", "scheduler", "num_wave_groups")
+_CONV_FIELDS = (
+    *_TILE_FIELDS,
+    *("epilogue", "specialization", "vector", "two_stage", "groups_to_merge", "double_buffer"),
+)
+# Fields of which every value should appear in a sample.
+_EVERY_VALUE = {
+    "gemm": (
+        *("dtype_c", "dtype_d", "layout", "elementwise", "num_d", "epilogue", "scheduler"),
+        *("persistent", "split_k", "pad_m", "wave", "warp", "block_per_cu"),
+    ),
+    "conv": (
+        *("dtype_in", "dtype_wei", "dtype_out", "layout", "epilogue", "scheduler"),
+        *("specialization", "vector", "wave", "warp"),
+        *("split_k", "two_stage", "split_image", "explicit_gemm", "groups_to_merge"),
+        "block_per_cu",
+    ),
+}
 # Kernels that work, only slower than they might be.
 SLOW = ("scratch", "spill")
 
@@ -35,16 +55,13 @@ Trait = tuple[str, Hashable]
 
 
 def traits(key: KernelKey) -> Iterator[Trait]:
-    """What is special about a GEMM key: each of these should appear in a sample."""
-    pair = (key.dtype_a, key.dtype_b)
-    yield from (("family", key.family), ("dtypes", pair))
-    for name in ("dtype_c", "dtype_d", "layout", "elementwise", "num_d", "epilogue", "scheduler"):
-        yield name, getattr(key, name)
-    for name in ("persistent", "split_k", "pad_m", "wave", "warp", "block_per_cu"):
+    """What is special about a key: each of these should appear in a sample."""
+    yield from (("family", key.family), ("dtypes", key.multiplied))
+    for name in _EVERY_VALUE[key.op]:
         yield name, getattr(key, name)
     yield "pipeline", (key.family, key.pipeline)
     yield "pipeline layout", (key.pipeline, key.layout)
-    yield "pipeline dtypes", (key.family, key.pipeline, *pair)
+    yield "pipeline dtypes", (key.family, key.pipeline, *key.multiplied)
 
 
 def _is_heavy(key: KernelKey) -> bool:
@@ -54,16 +71,14 @@ def _is_heavy(key: KernelKey) -> bool:
     return steps > _HEAVY
 
 
-def _pool(arch: str, rng: np.random.Generator) -> list[KernelKey]:
+def _pool(arch: str, operation: str, rng: np.random.Generator) -> list[KernelKey]:
     """Random keys of every family and pipeline of the arch, few of them heavy."""
     keys: list[KernelKey] = []
-    for family in op("gemm").families:
+    for family in op(operation).families:
         request = SpaceRequest(family, arch, arch_facts(arch).provider, "all")
-        space = op("gemm").space(request)
-        for pipeline in PIPELINE.values:
-            if pipeline in ("packed", "skinny"):
-                continue
-            part = space.restrict("pipeline", [pipeline])
+        space = op(operation).space(request)
+        for code in space.column_values()["pipeline"]:
+            part = space.restrict("pipeline", [PIPELINE.values[code]])
             if len(part):
                 keys += part.keys(np.unique(rng.integers(0, len(part), _POOL)))
     heavy = [key for key in keys if _is_heavy(key)]
@@ -71,9 +86,9 @@ def _pool(arch: str, rng: np.random.Generator) -> list[KernelKey]:
     return [*(k for k in keys if not _is_heavy(k)), *(heavy[i] for i in chosen)]
 
 
-def draw(arch: str, count: int, seed: int) -> list[KernelKey]:
-    """``count`` keys of all legal ones, each with a trait that few of those before it have."""
-    pool = _pool(arch, np.random.default_rng([seed, *arch.encode()]))
+def draw(arch: str, operation: str, count: int, seed: int) -> list[KernelKey]:
+    """``count`` of all legal keys, each with a trait that few of those before it have."""
+    pool = _pool(arch, operation, np.random.default_rng([seed, *arch.encode()]))
     dice = random.Random(f"{seed} {arch}")
     having: dict[Trait, list[KernelKey]] = defaultdict(list)
     for key in pool:
@@ -92,15 +107,27 @@ def draw(arch: str, count: int, seed: int) -> list[KernelKey]:
     return list(chosen)
 
 
-def curated_keys(arch: str) -> dict[KernelKey, str]:
+def curated_keys(arch: str, operation: str) -> dict[KernelKey, str]:
     """A kernel of each curated tile of the arch -> why it may spill registers, if it may."""
-    found = {}
+    rows = _curated_gemm if operation == "gemm" else _curated_conv
+    return dict(rows(arch))
+
+
+def _curated_gemm(arch: str) -> Iterator[tuple[KernelKey, str]]:
     for family in ("gemm.standard", "gemm.preshuffle"):
         for a, b in pairs():
-            for row in curated(arch, family, a, b):
+            for row in gemm_curated(arch, family, a, b):
                 fields = {f: getattr(row, f) for f in _TILE_FIELDS}
-                found[make_key(family, arch=arch, dtype_a=a, dtype_b=b, **fields)] = row.spills
-    return found
+                yield make_key(family, arch=arch, dtype_a=a, dtype_b=b, **fields), row.spills
+
+
+def _curated_conv(arch: str) -> Iterator[tuple[KernelKey, str]]:
+    for family in op("conv").families:
+        for a, b in pairs():
+            for row in conv_curated(arch, family, a, b):
+                fields = {f: getattr(row, f) for f in _CONV_FIELDS}
+                types = zip(DTYPES, tensors(family, a, b, default_output(a)), strict=True)
+                yield make_key(family, arch=arch, **dict(types), **fields), ""
 
 
 @dataclass

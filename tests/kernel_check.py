@@ -1,10 +1,11 @@
-"""Runs one CPU GEMM kernel on awkward shapes and compares it with the reference."""
+"""Runs one CPU kernel on awkward shapes and compares it with the reference."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from conv_check import check_awkward
 
 import ckdisp
 from ckdisp.tensors import numpy_dtype
@@ -26,7 +27,12 @@ def matrix(rng: Any, rows: int, columns: int, dtype: str, order: str) -> Any:
 
 
 def check_kernel(disp: ckdisp.Dispatcher, key: Any, seed: int = 0) -> None:
-    """Assert that the kernel of ``key`` computes what its key says, padding left alone."""
+    """Assert that the kernel of ``key`` computes what its key says."""
+    (check_gemm if key.op == "gemm" else check_awkward)(disp, key, seed)
+
+
+def check_gemm(disp: ckdisp.Dispatcher, key: Any, seed: int) -> None:
+    """Assert that a GEMM kernel computes what its key says, padding left alone."""
     rng = np.random.default_rng(seed)
     most = key.tile[0] if key.pipeline == "skinny" else TALL[0]
     for m, n, k in (shape for shape in [*SHAPES, TALL] if shape[0] <= most):

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from amd_sample import ARCHS, Outcome, compile_keys, curated_keys, draw  # noqa: E402
+from amd_sample import ARCHS, OPS, Outcome, compile_keys, curated_keys, draw  # noqa: E402
 
 from ckdisp.codegen.arch import arch  # noqa: E402
 from ckdisp.codegen.key import KernelKey  # noqa: E402
@@ -26,20 +26,24 @@ _BATCH = 6  # kernels per library
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("-n", type=int, default=50, help="kernels in all, the same on each arch")
+    parser.add_argument("-n", type=int, default=50, help="kernels in all, as many of each arch")
     parser.add_argument("--seed", type=int, default=0, help="another seed draws other kernels")
     parser.add_argument("--curated", action="store_true", help="the curated tiles, none drawn")
+    parser.add_argument("--op", choices=OPS, help="kernels of this one, instead of half of each")
     parser.add_argument("--archs", default=",".join(ARCHS), help="separated by commas")
     parser.add_argument("--jobs", type=int, default=2, help="compilers at once")
     parser.add_argument("--log", type=Path, help="a file for one JSON object per kernel")
     options = parser.parse_args()
     names = [arch(name).name for name in options.archs.split(",")]
-    keys: dict[str, dict[KernelKey, str]] = {}
+    operations = (options.op,) if options.op else OPS
+    keys: dict[str, dict[KernelKey, str]] = {name: {} for name in names}
     for name in names:
-        if options.curated:
-            keys[name] = curated_keys(name)
-        else:
-            keys[name] = dict.fromkeys(draw(name, -(-options.n // len(names)), options.seed), "any")
+        for operation in operations:
+            if options.curated:
+                keys[name] |= curated_keys(name, operation)
+            else:
+                count = -(-options.n // (len(names) * len(operations)))
+                keys[name] |= dict.fromkeys(draw(name, operation, count, options.seed), "any")
     outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(prefix="ckdisp-check-") as folder:
         # Batches go round the archs, so that a run that is cut short has been everywhere.

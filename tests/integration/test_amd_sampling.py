@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import amd
 import pytest
-from amd_sample import ARCHS, SLOW, draw, traits
+from amd_sample import ARCHS, OPS, SLOW, draw, traits
 
 from ckdisp.code_objects import check_object
 from ckdisp.codegen.rules import check_all
@@ -17,22 +17,32 @@ SEED = 1
 
 
 @pytest.mark.xdist_group("amd_sampling")
+@pytest.mark.parametrize("operation", OPS)
 @pytest.mark.parametrize("arch", ARCHS)
-def test_a_random_key_compiles(arch: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_random_key_compiles(
+    arch: str, operation: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     hip = amd.toolchain()
     cache = amd.kernel_cache(tmp_path_factory.getbasetemp())
-    (key,) = draw(arch, 1, SEED)
+    (key,) = draw(arch, operation, 1, SEED)
     library = build_library([key], Options(jobs=1, progress=False, hip=hip, cache_dir=cache))
     problems = [problem for problem in check_object(library, key) if problem.kind not in SLOW]
     assert [str(problem) for problem in problems] == []
 
 
-def test_draws_repeat_and_spread() -> None:
-    keys = draw("gfx950", 40, SEED)
-    assert keys == draw("gfx950", 40, SEED) != draw("gfx950", 40, SEED + 1)
+@pytest.mark.parametrize("operation", OPS)
+def test_draws_repeat_and_spread(operation: str) -> None:
+    keys = draw("gfx950", operation, 40, SEED)
+    assert keys == draw("gfx950", operation, 40, SEED) != draw("gfx950", operation, 40, SEED + 1)
     assert len(set(keys)) == 40
     assert check_all(keys) == [[] for _ in keys]
     seen = {trait for key in keys for trait in traits(key)}
     pipelines = {value[1] for name, value in seen if name == "pipeline"}
-    assert pipelines >= {"mem", "compv3", "compv4", "compv5", "compv6", "compasync"}
-    assert {value for name, value in seen if name == "layout"} == {"rcr", "rrr", "crr", "ccr"}
+    layouts = {value for name, value in seen if name == "layout"}
+    if operation == "gemm":
+        assert pipelines >= {"mem", "compv3", "compv4", "compv5", "compv6", "compasync"}
+        assert layouts == {"rcr", "rrr", "crr", "ccr"}
+    else:
+        assert pipelines >= {"mem", "compv3", "compv4", "compv5"}
+        assert layouts == {"nwgc", "nhwgc", "ndhwgc"}
+        assert {value for name, value in seen if name == "two_stage"} == {False, True}

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
-from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
+from conv_check import Case, check_kernel, make_case
 
 import ckdisp
-from ckdisp import reference
 
 LEVEL = ckdisp.host_arches()[0]
 DIRECTIONS = ("fwd", "bwd_data", "bwd_weight")
 LAYOUTS = {1: "nwgc", 2: "nhwgc", 3: "ndhwgc"}
-TYPES = {
-    "fp32": np.dtype(np.float32),
-    "fp16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "int8": np.dtype(np.int8),
-    "fp8": np.dtype(ml_dtypes.float8_e4m3fn),
-}
-# Of the largest value: sums in another order, then one rounding to the type of the result.
-TOLERANCE = {"fp32": 1e-5, "fp16": 1e-3, "bf16": 6e-3, "int8": 0.0, "fp8": 1e-3}
 
 
 def declared(direction: str, dtype: str, rank: int) -> ckdisp.KernelSet:
@@ -43,44 +31,6 @@ def dispatchers(tmp_path_factory: pytest.TempPathFactory) -> list[ckdisp.Dispatc
     kernels |= declared("fwd", "fp16", 2) | declared("fwd", "int8", 2) | declared("fwd", "fp8", 2)
     registry = kernels.build(cache_dir=tmp_path_factory.mktemp("jit"), progress=False)
     return [ckdisp.Dispatcher(registry, num_threads=n) for n in (1, 3)]
-
-
-@dataclass
-class Case:
-    """The tensors of one convolution, in channels-last order."""
-
-    x: np.ndarray[Any, Any]
-    w: np.ndarray[Any, Any]
-    dy: np.ndarray[Any, Any]
-    how: dict[str, Any]
-
-    def problem(self, direction: str, dtype: str) -> ckdisp.GroupedConvProblem:
-        return ckdisp.GroupedConvProblem(
-            direction, self.x.shape, self.w.shape, dtype=dtype, **self.how
-        )
-
-    def run(self, on: Any, direction: str, **more: Any) -> Any:
-        """By a dispatcher, or by the reference."""
-        if direction == "fwd":
-            return on.conv_fwd(self.x, self.w, **self.how, **more)
-        if direction == "bwd_data":
-            return on.conv_bwd_data(self.dy, self.w, input_shape=self.x.shape, **self.how, **more)
-        return on.conv_bwd_weight(self.x, self.dy, weight_shape=self.w.shape, **self.how, **more)
-
-
-def channels_last(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
-    stored = (shape[0], *shape[2:], shape[1])
-    whole = rng.integers(-5, 6, stored) if dtype == "int8" else rng.standard_normal(stored) / 2
-    return np.moveaxis(whole.astype(TYPES[dtype]), -1, 1)
-
-
-def make_case(
-    x: tuple[int, ...], w: tuple[int, ...], dtype: str = "fp32", seed: int = 0, **how: Any
-) -> Case:
-    rng = np.random.default_rng(seed)
-    case = Case(channels_last(rng, x, dtype), channels_last(rng, w, dtype), np.zeros(0), how)
-    case.dy = channels_last(rng, reference.conv_fwd(case.x, case.w, **how).shape, dtype)
-    return case
 
 
 def random_case(draw: random.Random, rank: int, dtype: str) -> Case:
@@ -107,17 +57,12 @@ def check(
     dispatchers: list[ckdisp.Dispatcher], case: Case, direction: str, dtype: str = "fp32"
 ) -> set[str]:
     """Every kernel that supports the case agrees with the reference; returns their pipelines."""
-    expected = case.run(reference, direction)
-    largest = np.abs(expected).max(initial=1e-3)
     used = set()
     for dispatcher in dispatchers:
         for candidate in dispatcher.explain(case.problem(direction, dtype)):
-            if not candidate.supported:
-                continue
-            result = case.run(dispatcher, direction, kernel=candidate.kernel.name)
-            error = np.abs(result.astype(np.float64) - expected).max(initial=0.0) / largest
-            assert error <= TOLERANCE[dtype], f"{candidate.kernel.name}: {case.how} {error}"
-            used.add(candidate.kernel.key.pipeline)
+            if candidate.supported:
+                check_kernel(dispatcher, candidate.kernel.name, case, direction, dtype)
+                used.add(candidate.kernel.key.pipeline)
     assert used, "no kernel supports the case"
     return used
 
