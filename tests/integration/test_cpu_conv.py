@@ -34,9 +34,11 @@ def dispatchers(tmp_path_factory: pytest.TempPathFactory) -> list[ckdisp.Dispatc
 
 
 def random_case(draw: random.Random, rank: int, dtype: str) -> Case:
-    depthwise = draw.randint(0, 3) == 0
-    groups = draw.randint(1, 70) if depthwise else draw.choice([1, 1, 2, 3])
-    c, k = (1, 1) if depthwise else (draw.randint(1, 40), draw.randint(1, 50))
+    small = draw.randint(0, 3) == 0  # what pipeline direct is for
+    groups = draw.randint(1, 70) if small else draw.choice([1, 1, 2, 3])
+    c, k = draw.randint(1, 40), draw.randint(1, 50)
+    if small:
+        c = k = draw.choice([1, 1, 2, 4, 8, 16])
     if draw.randint(0, 5) == 0:  # what filter1x1_stride1_pad0 takes
         taps, stride, pads = [1] * rank, [1] * rank, [(0, 0)] * rank
     else:
@@ -45,7 +47,7 @@ def random_case(draw: random.Random, rank: int, dtype: str) -> Case:
         pads = [(draw.randint(0, 3), draw.randint(0, 3)) for _ in range(rank)]
     dilation = [draw.randint(1, 3) for _ in range(rank)]
     spatial = [
-        max(1, d * (t - 1) + 1 - low - high) + draw.randint(0, 9)
+        max(1, d * (t - 1) + 1 - low - high) + draw.randint(0, 20)
         for d, t, (low, high) in zip(dilation, taps, pads, strict=True)
     ]
     x = (draw.randint(0, 2), groups * c, *spatial)
@@ -105,7 +107,9 @@ EDGES = {
     "one channel": ((2, 1, 9, 9), (1, 1, 3, 3), {"padding": 1}),
     "seventeen channels": ((1, 17, 8, 8), (17, 17, 3, 3), {"padding": 1}),
     "deep": ((1, 300, 4, 4), (70, 300, 3, 3), {"padding": 1}),
-    "small groups": ((2, 64, 9, 9), (64, 4, 3, 3), {"padding": 1, "groups": 16}),
+    "groups of four": ((2, 64, 9, 19), (64, 4, 3, 3), {"padding": 1, "groups": 16}),
+    "groups of a vector": ((1, 48, 5, 40), (48, 16, 3, 5), {"padding": 2, "groups": 3}),
+    "groups that grow": ((2, 64, 9, 9), (128, 4, 3, 3), {"padding": 1, "groups": 16}),
     "no image": ((0, 4, 9, 9), (8, 4, 3, 3), {}),
     "the first layer of ResNet": ((1, 3, 40, 40), (64, 3, 7, 7), {"stride": 2, "padding": 3}),
 }
@@ -132,10 +136,12 @@ def test_kernels_are_chosen_by_what_they_are_for(
 ) -> None:
     dense = make_case((4, 64, 28, 28), (64, 64, 3, 3), padding=1)
     depthwise = make_case((4, 64, 28, 28), (64, 1, 3, 3), padding=1, groups=64)
+    small = make_case((4, 64, 28, 28), (64, 4, 3, 3), padding=1, groups=16)
     chosen = [
-        dispatchers[0].select(case.problem(direction, "fp32")).key for case in (dense, depthwise)
+        dispatchers[0].select(case.problem(direction, "fp32")).key
+        for case in (dense, depthwise, small)
     ]
-    assert [key.pipeline for key in chosen] == ["packed", "direct"]
+    assert [key.pipeline for key in chosen] == ["packed", "direct", "direct"]
     assert chosen[0].specialization == "default"
 
 

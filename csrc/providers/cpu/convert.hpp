@@ -239,5 +239,11 @@ CKDISP_CPU_INLINE Raw<D, S> from_int(typename S::I x) {
   }
 }
 
+// The first `count` lanes from memory, zeros behind them.
+template <Dtype D, class S>
+CKDISP_CPU_INLINE typename S::F load_as_float(const void* from, Index count) {
+  return to_float<D, S>(load_partial<Raw<D, S>, size_of(D)>(from, count));
+}
+
 }  // namespace
 }  // namespace ckdisp::cpu

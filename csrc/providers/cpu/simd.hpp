@@ -130,6 +130,21 @@ CKDISP_CPU_INLINE V shuffle(V a, V b, std::integer_sequence<int, I...>) {
 }
 #endif
 
+// Lane i is lane index[i] of x.
+template <class S>
+CKDISP_CPU_INLINE typename S::F permute(typename S::F x, typename S::I index) {
+#ifdef __AVX2__
+  if constexpr (S::bytes >= 32) {
+    typename S::F out;
+    __asm__("vpermps %2, %1, %0" : "=v"(out) : "v"(index), "vm"(x));
+    return out;
+  }
+#endif
+  typename S::F out;
+  for (int i = 0; i < S::lanes; ++i) out[i] = x[index[i]];
+  return out;
+}
+
 // Lane `lane` of the low or high half of two vectors interleaved in runs of `run` lanes, within
 // blocks of `block` lanes.
 constexpr int interleaved(int lane, int lanes, int block, int run, bool high) {

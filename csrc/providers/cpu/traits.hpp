@@ -104,7 +104,7 @@ CKDISP_CPU_INLINE typename T::U units_along_k(const void* p, Index count) {
   using S = typename T::S;
   using U = typename T::U;
   if constexpr (T::math == Math::fp32) {
-    return bits<U>(to_float<D, S>(load_partial<Raw<D, S>, size_of(D)>(p, count)));
+    return bits<U>(load_as_float<D, S>(p, count));
   } else if constexpr (T::math == Math::bf16_pair) {
     return load_partial<U, 2>(p, count);
   } else {

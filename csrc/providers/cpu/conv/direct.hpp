@@ -1,10 +1,9 @@
-// Pipeline `direct`: depthwise convolutions, whose groups have one channel each. Vectors run over
-// the channels, which lie side by side. Of a key's register tile, m is the number of pixels and n
-// that of channels.
+// Pipeline `direct`: convolutions of small groups that have as many input as output channels, one
+// of each in depthwise ones. Vectors run over the channels of all groups, which lie side by side.
+// Of a key's register tile, m is the number of pixels and n that of channels.
 #pragma once
 
-#include "core.hpp"
-#include "geometry.hpp"
+#include "direct_weights.hpp"
 
 namespace ckdisp::cpu {
 namespace {
@@ -14,75 +13,92 @@ struct ConvDirect {
   using T = Traits<Core<Kernel>>;
   using S = typename T::S;
   using F = typename T::F;
+  using I = typename T::I;
   static constexpr const ConvKey& key = Kernel::key;
   static constexpr bool forward = key.family == Family::conv_fwd;
   static constexpr bool weights = key.family == Family::conv_bwd_weight;
   static constexpr Dtype type_a = T::key.dtype_a, type_b = T::key.dtype_b, type_c = T::key.dtype_c;
+  static constexpr int size_a = size_of(type_a), size_c = size_of(type_c);
   static constexpr int pixels = T::mr, vectors = T::nv, lanes = T::lanes, block = T::nr;
-  // Taps along the width whose sums a weight gradient keeps in registers.
-  static constexpr int taps_at_once = 3;
 
   static bool supports(const ConvProblemData& p, Refusal* refusal) {
-    if (p.c == 1 && p.k == 1) return true;
-    return refuse(
-        refusal, Reason::channels,
-        "a group has %lld input and %lld output channels, a direct kernel takes 1 of each",
-        static_cast<long long>(p.c), static_cast<long long>(p.k));
+    if (p.c == p.k && p.c > 0 && lanes % p.c == 0) return true;
+    return refuse(refusal, Reason::channels,
+                  "a group has %lld input and %lld output channels; a direct kernel takes equal "
+                  "numbers that divide %d",
+                  static_cast<long long>(p.c), static_cast<long long>(p.k), lanes);
   }
 
   static double seconds(const ConvProblemData& p, int threads) {
-    // Two loads a cycle, one for each multiplication of a vector, at 2.5 GHz; and every tensor
-    // once.
-    const auto vectors_read = static_cast<double>(out_pixels(p)) *
-                              static_cast<double>(filter_taps(p)) *
-                              static_cast<double>(ceil_div(p.g, lanes));
-    const auto moved =
-        static_cast<double>(p.g) * static_cast<double>(in_pixels(p) * size_of(key.dtype_in) +
-                                                       out_pixels(p) * size_of(key.dtype_out));
-    return (vectors_read / 5e9 + moved / 1e10) / threads;
+    // Two loads a cycle, one for each multiplication of a vector, at 2.5 GHz, or one permutation;
+    // and every tensor once.
+    const auto multiplied = static_cast<double>(out_pixels(p) * filter_taps(p) * p.c) *
+                            static_cast<double>(ceil_div(p.g * p.c, lanes));
+    const auto moved = static_cast<double>(p.g * p.c) *
+                       static_cast<double>(in_pixels(p) * size_of(key.dtype_in) +
+                                           out_pixels(p) * size_of(key.dtype_out));
+    return (multiplied / (p.c == 1 ? 5e9 : 2.5e9) + moved / 1e10) / threads;
   }
 
-  // The weights as taps x channels, in whole blocks.
-  static std::uint64_t workspace_size(const ConvProblemData& p, int) {
-    if (weights) return 0;
-    return static_cast<std::uint64_t>(filter_taps(p) * padded(p) * Index{sizeof(float)});
+  static std::uint64_t workspace_size(const ConvProblemData& p, int threads) {
+    return weights ? 0 : static_cast<std::uint64_t>(Parts(p, threads).size);
   }
 
   static void run(const ConvProblemData& p, const ConvArgs& args, void* workspace, int threads) {
     if constexpr (weights) {
-      weight_gradient(p, args, threads);
+      DirectWeights<Kernel>::run(p, args, threads);
     } else {
+      const Parts parts(p, threads);
       auto* const taps = static_cast<float*>(workspace);
       transpose_weights(p, args.wei, taps);
-      if constexpr (forward) {
-        gather(p, forward_geometry(p), args.in, taps, args.result, threads);
-      } else {
-        for (Index z = 0; z < residues(p, 0); ++z) {
-          for (Index y = 0; y < residues(p, 1); ++y) {
-            for (Index x = 0; x < residues(p, 2); ++x) {
-              gather(p, backward_geometry(p, {z, y, x}), args.out, taps, args.result, threads);
-            }
-          }
-        }
-      }
+      char* const zeros = at(workspace, parts.zeros);
+      for (Index i = 0; i < parts.meetings - parts.zeros; ++i) zeros[i] = 0;
+      for_each_geometry<forward>(p, [&](const Geometry& g) {
+        const Call call{p, g, forward ? args.in : args.out, taps, zeros, args.result, p.g * p.c};
+        gather(call, at(workspace, parts.meetings), threads);
+      });
     }
   }
 
  private:
-  static constexpr Index padded(const ConvProblemData& p) { return round_up(p.g, block); }
+  static Index padded(const ConvProblemData& p) { return round_up(p.g * p.c, block); }
 
-  template <Dtype D>
-  static CKDISP_CPU_INLINE F load_as_float(const char* from, Index count) {
-    return to_float<D, S>(load_partial<Raw<D, S>, size_of(D)>(from, count));
+  // Where the pixels of a row along the width meet the source at one tap of the filter.
+  struct Meeting {
+    Index tap;
+    const char* pixel[pixels];
+  };
+
+  // The workspace in bytes: the weights in whole blocks of channels, the channels of a pixel
+  // outside of the source, and each thread's meetings.
+  struct Parts {
+    Index zeros, meetings, size;
+
+    Parts(const ConvProblemData& p, int threads) {
+      zeros = filter_taps(p) * p.c * padded(p) * Index{sizeof(float)};
+      meetings = zeros + round_up(padded(p) * size_a, 64);
+      size = meetings + threads * filter_taps(p) * Index{sizeof(Meeting)};
+    }
+  };
+
+  // Where the weights of a vector of the result's channels begin: taps x summed channels of a group
+  // x lanes, in the order of use.
+  static Index weights_of(const ConvProblemData& p, Index channel) {
+    return channel * filter_taps(p) * p.c;
   }
 
   static void transpose_weights(const ConvProblemData& p, const void* from, float* to) {
-    const Index taps = filter_taps(p), channels = padded(p);
-    for (Index t = 0; t < taps; ++t) {
-      for (Index g = 0; g < channels; ++g) {
-        const F value =
-            g < p.g ? load_as_float<type_b>(at(from, (g * taps + t) * size_of(type_b)), 1) : F{};
-        to[t * channels + g] = value[0];
+    const Index taps = filter_taps(p), channels = p.g * p.c, depth = p.c;
+    for (Index vector = 0; vector < padded(p); vector += lanes) {
+      for (Index t = 0; t < taps; ++t) {
+        for (Index d = 0; d < depth; ++d) {
+          for (Index i = vector; i < vector + lanes; ++i) {
+            const Index group = i / depth * depth;
+            const Index out = forward ? i : group + d, in = forward ? d : i - group;
+            const char* const own = at(from, ((out * taps + t) * depth + in) * size_of(type_b));
+            *to++ = i < channels ? load_as_float<type_b, S>(own, 1)[0] : 0.0f;
+          }
+        }
       }
     }
   }
@@ -93,184 +109,201 @@ struct ConvDirect {
     const Geometry& g;
     const void* source;
     const float* taps;
+    const char* zeros;
     void* result;
+    Index channels;
   };
 
-  // Rows of pixels along the width, a block of channels at a time.
-  static void gather(const ConvProblemData& p, const Geometry& g, const void* source,
-                     const float* taps, void* result, int threads) {
+  // Pixels of the result in a row along the width: the first, and how many. Where not all of them
+  // meet the source at each tap, `meetings` say what they meet.
+  struct Pixels {
+    Index image, z, y, x, count;
+    Meeting* meetings;
+    Index num_meetings;
+  };
+
+  // Rows of pixels along the width.
+  static void gather(const Call& call, void* meetings, int threads) {
+    const Geometry& g = call.g;
     const Index lines = g.images * g.axis[0].rows * g.axis[1].rows;
     if (lines == 0 || g.axis[2].rows == 0) return;
-    const Call call{p, g, source, taps, result};
     const Index parts = least(lines, Index{threads} * parts_per_thread);
     std::int64_t counter = 0;
-    parallel(threads, [&](int, int team) {
+    parallel(threads, [&](int thread, int team) {
+      auto* const own = static_cast<Meeting*>(meetings) + thread * filter_taps(call.p);
       Tickets tickets(&counter, parts, team);
       for (Index part = tickets.take(); part >= 0; part = tickets.take()) {
         for (Index line = part_start(lines, parts, part); line < part_start(lines, parts, part + 1);
              ++line) {
-          one_line(call, line);
+          one_line(call, line, own);
         }
       }
     });
   }
 
-  static CKDISP_CPU_NOINLINE void one_line(const Call& call, Index line) noexcept {
+  static CKDISP_CPU_NOINLINE void one_line(const Call& call, Index line,
+                                           Meeting* meetings) noexcept {
     const Geometry& g = call.g;
     const Axis& width = g.axis[2];
     const Index rows_y = g.axis[1].rows;
-    const Index y = line % rows_y, z = line / rows_y % g.axis[0].rows;
-    const Index image = line / rows_y / g.axis[0].rows;
-    const auto [low, high] = inner(width);
-    for (Index channel = 0; channel < call.p.g; channel += block) {
-      const bool whole = call.p.g - channel >= block;
-      Index x = 0;
-      while (x < width.rows) {
-        const bool is_inner = x >= low && x + pixels <= high;
-        const auto run = [&](auto count) CKDISP_CPU_LAMBDA {
-          if (whole) {
-            some_pixels<count, true>(call, image, z, y, x, channel);
-          } else {
-            some_pixels<count, false>(call, image, z, y, x, channel);
-          }
-          x += count;
-        };
-        if (is_inner) {
-          run(Int<pixels>{});
-        } else {
-          run(Int<1>{});
+    Pixels some{line / rows_y / g.axis[0].rows,
+                line / rows_y % g.axis[0].rows,
+                line % rows_y,
+                0,
+                pixels,
+                meetings,
+                0};
+    const auto [low, high] = width.inner();
+    for (; some.x < width.rows; some.x += pixels) {
+      some.count = least(pixels, width.rows - some.x);
+      if (some.x >= low && some.x + pixels <= high) {
+        all_channels<true>(call, some);
+      } else {
+        find_meetings(call, &some);
+        all_channels<false>(call, some);
+      }
+    }
+  }
+
+  static void find_meetings(const Call& call, Pixels* some) {
+    const Axis& axis = call.g.axis[2];
+    const Index size = call.g.pixel * size_a;
+    Meeting* meeting = some->meetings;
+    each_tap(call, *some, [&](const char* line, Index first, Index tap) {
+      meeting->tap = tap;
+      for (Index i = 0; i < pixels; ++i) {
+        const Index source = first + i * axis.step;
+        const bool there = i < some->count && axis.has(source);
+        meeting->pixel[i] = there ? line + source * size : call.zeros;
+      }
+      ++meeting;
+    });
+    some->num_meetings = meeting - some->meetings;
+  }
+
+  // Channels in the inner loop: pixels lie at distances that caches and prefetching dislike.
+  template <bool Inner>
+  static void all_channels(const Call& call, const Pixels& some) {
+    Index channel = 0;
+    const auto run = [&](auto whole) {
+      if (call.p.c == 1) {
+        depthwise<Inner, whole>(call, some, channel);
+      } else {
+        grouped<Inner, whole>(call, some, channel);
+      }
+    };
+    for (; channel + block <= call.channels; channel += block) run(std::true_type{});
+    if (channel < call.channels) run(std::false_type{});
+  }
+
+  // f(line, source, tap) of each tap of the filter whose line meets the source: where the line
+  // begins, and which pixel of it the first of the row meets, if that is inside.
+  template <class F>
+  static CKDISP_CPU_INLINE void each_tap(const Call& call, const Pixels& some, const F& f) {
+    const Axis *az = &call.g.axis[0], *ay = &call.g.axis[1], *ax = &call.g.axis[2];
+    for (Index jz = 0; jz < az->taps; ++jz) {
+      const Index sz = az->source(some.z, jz);
+      if (!az->has(sz)) continue;
+      for (Index jy = 0; jy < ay->taps; ++jy) {
+        const Index sy = ay->source(some.y, jy);
+        if (!ay->has(sy)) continue;
+        const Index row = ((some.image * az->pixels + sz) * ay->pixels + sy) * ax->pixels;
+        const char* const line = at(call.source, row * call.g.pixel * size_a);
+        const Index tap_row = (az->tap(jz) * call.p.filter[1] + ay->tap(jy)) * call.p.filter[2];
+        for (Index jx = 0; jx < ax->taps; ++jx) {
+          f(line, ax->source(some.x, jx), tap_row + ax->tap(jx));
         }
       }
     }
   }
 
-  // Row coordinates whose taps all meet the source, along the width: from the first to behind the
-  // last.
-  static std::pair<Index, Index> inner(const Axis& width) {
-    Index low = 0, high = width.rows;
-    while (low < high && width.source(low, 0) < 0) ++low;
-    while (high > low && width.source(high - 1, most(width.taps, 1) - 1) >= width.pixels) --high;
-    return {low, high};
+  // f(pixel, tap) of each tap: pixel(i) is where the channels from `channel` begin that pixel i of
+  // the row meets. `Inner`: all pixels meet the source at each tap.
+  template <bool Inner, class F>
+  static CKDISP_CPU_INLINE void each_meeting(const Call& call, const Pixels& some, Index channel,
+                                             const F& f) {
+    const Index offset = channel * size_a;
+    if constexpr (Inner) {
+      const Index size = call.g.pixel * size_a, step = call.g.axis[2].step * size;
+      each_tap(call, some, [&](const char* line, Index source, Index tap) CKDISP_CPU_LAMBDA {
+        const char* const first = line + source * size + offset;
+        f([&](Index i) CKDISP_CPU_LAMBDA { return first + i * step; }, tap);
+      });
+    } else {
+      for (Index j = 0; j < some.num_meetings; ++j) {
+        const Meeting& meeting = some.meetings[j];
+        f([&](Index i) CKDISP_CPU_LAMBDA { return meeting.pixel[i] + offset; }, meeting.tap);
+      }
+    }
   }
 
   // `Whole`: all channels of the block exist.
-  template <int Pixels, bool Whole>
-  static CKDISP_CPU_NOINLINE void some_pixels(const Call& call, Index image, Index z, Index y,
-                                              Index x, Index channel) noexcept {
-    const Geometry& g = call.g;
-    const ConvProblemData& p = call.p;
-    const Axis *az = &g.axis[0], *ay = &g.axis[1], *ax = &g.axis[2];
-    const Index channels = padded(p), rest = p.g - channel;
-    F acc[Pixels][vectors] = {};
-    for (Index jz = 0; jz < az->taps; ++jz) {
-      const Index sz = az->source(z, jz);
-      if (sz < 0 || sz >= az->pixels) continue;
-      for (Index jy = 0; jy < ay->taps; ++jy) {
-        const Index sy = ay->source(y, jy);
-        if (sy < 0 || sy >= ay->pixels) continue;
-        const Index row = ((image * az->pixels + sz) * ay->pixels + sy) * ax->pixels;
-        const Index tap_row = (az->tap(jz) * p.filter[1] + ay->tap(jy)) * p.filter[2];
-        for (Index jx = 0; jx < ax->taps; ++jx) {
-          const Index sx = ax->source(x, jx);
-          if (Pixels == 1 && (sx < 0 || sx >= ax->pixels)) continue;
-          const float* tap = call.taps + (tap_row + ax->tap(jx)) * channels + channel;
-          const char* from = at(call.source, ((row + sx) * g.pixel + channel) * size_of(type_a));
-          const Index step = ax->step * g.pixel * size_of(type_a);
-          unroll<vectors>([&](auto v) CKDISP_CPU_LAMBDA {
-            const Index count = Whole ? lanes : least(lanes, rest - v * lanes);
-            if (!Whole && count <= 0) return;
-            const F w = load<F>(tap + v * lanes);
-            unroll<Pixels>([&](auto i) CKDISP_CPU_LAMBDA {
-              const char* const pixel = from + i * step + v * lanes * size_of(type_a);
-              acc[i][v] += load_as_float<type_a>(pixel, count) * w;
-            });
-          });
-        }
-      }
-    }
-    unroll<Pixels>([&](auto i) CKDISP_CPU_LAMBDA {
-      const Index own = ((image * in_or_out(p, 0) + az->own(z)) * in_or_out(p, 1) + ay->own(y)) *
-                            in_or_out(p, 2) +
-                        ax->own(x + i);
-      char* const to = at(call.result, (own * p.g + channel) * size_of(type_c));
+  template <bool Inner, bool Whole>
+  static CKDISP_CPU_NOINLINE void depthwise(const Call& call, const Pixels& some,
+                                            Index channel) noexcept {
+    const Index rest = call.channels - channel;
+    F acc[pixels][vectors] = {};
+    each_meeting<Inner>(call, some, channel, [&](const auto& pixel, Index tap) CKDISP_CPU_LAMBDA {
+      const float* const own = call.taps + weights_of(call.p, channel) + tap * lanes;
       unroll<vectors>([&](auto v) CKDISP_CPU_LAMBDA {
         const Index count = Whole ? lanes : least(lanes, rest - v * lanes);
         if (!Whole && count <= 0) return;
-        store_partial<size_of(type_c)>(to + v * lanes * size_of(type_c),
-                                       from_float<type_c, S>(acc[i][v]), count);
+        const F w = load<F>(own + v * weights_of(call.p, lanes));
+        unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA {
+          acc[i][v] += load_as_float<type_a, S>(pixel(i) + v * lanes * size_a, count) * w;
+        });
       });
     });
-  }
-
-  // Sizes of the tensor that is computed.
-  static Index in_or_out(const ConvProblemData& p, int d) { return forward ? p.out[d] : p.in[d]; }
-
-  // One vector of channels and some taps of one line of the filter are a piece of work.
-  static void weight_gradient(const ConvProblemData& p, const ConvArgs& args, int threads) {
-    const Geometry g = forward_geometry(p);
-    const Index groups_x = ceil_div(p.filter[2], taps_at_once);
-    const Index lines = p.filter[0] * p.filter[1] * groups_x;
-    const Index parts = lines * ceil_div(p.g, lanes);
-    std::int64_t counter = 0;
-    parallel(threads, [&](int, int team) {
-      Tickets tickets(&counter, parts, team);
-      for (Index part = tickets.take(); part >= 0; part = tickets.take()) {
-        const Index line = part % lines, channel = part / lines * lanes;
-        const Index first = line % groups_x * taps_at_once;
-        const Index count = least(taps_at_once, p.filter[2] - first);
-        const Index tap[kDims] = {line / groups_x / p.filter[1], line / groups_x % p.filter[1],
-                                  first};
-        if (count == taps_at_once) {
-          sum_taps<taps_at_once>(p, args, g, tap, channel);
-        } else {
-          for (Index i = 0; i < count; ++i) {
-            const Index one[kDims] = {tap[0], tap[1], first + i};
-            sum_taps<1>(p, args, g, one, channel);
-          }
-        }
-      }
+    unroll<vectors>([&](auto v) CKDISP_CPU_LAMBDA {
+      const Index count = Whole ? lanes : least(lanes, rest - v * lanes);
+      if (!Whole && count <= 0) return;
+      F out[pixels];
+      unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA { out[i] = acc[i][v]; });
+      put<Inner>(call, some, channel + v * lanes, count, out);
     });
   }
 
-  template <int Taps>
-  static CKDISP_CPU_NOINLINE void sum_taps(const ConvProblemData& p, const ConvArgs& args,
-                                           const Geometry& g, const Index (&tap)[kDims],
-                                           Index channel) noexcept {
-    const Index count = least(lanes, p.g - channel);
-    const Axis* const axes = g.axis;
-    F acc[Taps] = {};
-    for (Index image = 0; image < p.n; ++image) {
-      for (Index z = 0; z < p.out[0]; ++z) {
-        const Index sz = axes[0].source(z, tap[0]);
-        if (sz < 0 || sz >= p.in[0]) continue;
-        for (Index y = 0; y < p.out[1]; ++y) {
-          const Index sy = axes[1].source(y, tap[1]);
-          if (sy < 0 || sy >= p.in[1]) continue;
-          const Index row = ((image * p.in[0] + sz) * p.in[1] + sy) * p.in[2];
-          const Index out_row = ((image * p.out[0] + z) * p.out[1] + y) * p.out[2];
-          for (Index x = 0; x < p.out[2]; ++x) {
-            const F dy = load_as_float<type_a>(
-                at(args.out, ((out_row + x) * p.g + channel) * size_of(type_a)), count);
-            unroll<Taps>([&](auto i) CKDISP_CPU_LAMBDA {
-              const Index sx = axes[2].source(x, tap[2] + i);
-              if (sx >= 0 && sx < p.in[2]) {
-                acc[i] +=
-                    dy * load_as_float<type_b>(
-                             at(args.in, ((row + sx) * p.g + channel) * size_of(type_b)), count);
-              }
-            });
-          }
+  // The same where several channels are summed.
+  template <bool Inner, bool Whole>
+  static CKDISP_CPU_NOINLINE void grouped(const Call& call, const Pixels& some,
+                                          Index channel) noexcept {
+    const Index depth = call.p.c;
+    const I first = first_lanes<S>(depth);
+    for (Index v = 0; v < block; v += lanes) {
+      const Index own = channel + v;
+      const Index count = Whole ? lanes : least(lanes, call.channels - own);
+      if (!Whole && count <= 0) return;
+      F acc[pixels] = {};
+      each_meeting<Inner>(call, some, own, [&](const auto& pixel, Index tap) CKDISP_CPU_LAMBDA {
+        const float* w = call.taps + weights_of(call.p, own) + tap * depth * lanes;
+        F source[pixels];
+        unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA {
+          source[i] = load_as_float<type_a, S>(pixel(i), count);
+        });
+        for (Index d = 0; d < depth; ++d, w += lanes) {
+          const I index = first + splat<I>(static_cast<std::int32_t>(d));
+          const F weight = load<F>(w);
+          unroll<pixels>(
+              [&](auto i) CKDISP_CPU_LAMBDA { acc[i] += permute<S>(source[i], index) * weight; });
         }
-      }
+      });
+      put<Inner>(call, some, own, count, acc);
     }
-    const Index taps = filter_taps(p);
-    const Index first = (tap[0] * p.filter[1] + tap[1]) * p.filter[2] + tap[2];
-    for (int i = 0; i < Taps; ++i) {
-      for (Index lane = 0; lane < count; ++lane) {
-        char* const to = at(args.result, ((channel + lane) * taps + first + i) * size_of(type_c));
-        store_partial<size_of(type_c)>(to, from_float<type_c, S>(splat<F>(acc[i][lane])), 1);
-      }
-    }
+  }
+
+  template <bool Inner>
+  static CKDISP_CPU_INLINE void put(const Call& call, const Pixels& some, Index channel,
+                                    Index count, const F (&values)[pixels]) {
+    const Axis *az = &call.g.axis[0], *ay = &call.g.axis[1], *ax = &call.g.axis[2];
+    const auto& size = forward ? call.p.out : call.p.in;
+    const Index row =
+        ((some.image * size[0] + az->own(some.z)) * size[1] + ay->own(some.y)) * size[2];
+    unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA {
+      if (!Inner && i >= some.count) return;
+      char* const to =
+          at(call.result, ((row + ax->own(some.x + i)) * call.channels + channel) * size_c);
+      store_partial<size_c>(to, from_float<type_c, S>(values[i]), count);
+    });
   }
 };
 

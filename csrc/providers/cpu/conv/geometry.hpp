@@ -22,6 +22,16 @@ struct Axis {
   Index source(Index r, Index j) const { return r * step + origin + j * tap_step; }
   Index tap(Index j) const { return tap_first + j * tap_stride; }
   Index own(Index r) const { return out_first + r * out_stride; }
+
+  bool has(Index source_pixel) const { return source_pixel >= 0 && source_pixel < pixels; }
+
+  // Row coordinates whose taps all meet the source: from the first to behind the last.
+  std::pair<Index, Index> inner() const {
+    Index low = 0, high = rows;
+    while (low < high && source(low, 0) < 0) ++low;
+    while (high > low && source(high - 1, most(taps, 1) - 1) >= pixels) --high;
+    return {low, high};
+  }
 };
 
 struct Geometry {
@@ -92,6 +102,21 @@ inline Geometry backward_geometry(const ConvProblemData& p, const Index (&residu
   g.channels = p.k;
   g.pixel = p.g * p.k;
   return g;
+}
+
+// f() of every geometry that the result is made of: that of the output, or those of the input's
+// pixels.
+template <bool Forward, class F>
+inline void for_each_geometry(const ConvProblemData& p, const F& f) {
+  if constexpr (Forward) {
+    f(forward_geometry(p));
+  } else {
+    for (Index z = 0; z < residues(p, 0); ++z) {
+      for (Index y = 0; y < residues(p, 1); ++y) {
+        for (Index x = 0; x < residues(p, 2); ++x) f(backward_geometry(p, {z, y, x}));
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -17,13 +17,14 @@ struct ConvWindowed {
 
   static double seconds(const ConvProblemData& p, int threads) {
     double total = 0;
-    for_classes(p, [&](const Geometry& g) { total += Sums::seconds(p, g, threads); });
+    for_each_geometry<forward>(p,
+                               [&](const Geometry& g) { total += Sums::seconds(p, g, threads); });
     return total;
   }
 
   static std::uint64_t workspace_size(const ConvProblemData& p, int threads) {
     std::uint64_t bytes = 0;
-    for_classes(p, [&](const Geometry& g) {
+    for_each_geometry<forward>(p, [&](const Geometry& g) {
       const std::uint64_t size = Sums::workspace_size(p, g, threads);
       if (size > bytes) bytes = size;
     });
@@ -31,21 +32,8 @@ struct ConvWindowed {
   }
 
   static void run(const ConvProblemData& p, const ConvArgs& args, void* workspace, int threads) {
-    for_classes(p, [&](const Geometry& g) { Sums::run(p, args, g, workspace, threads); });
-  }
-
- private:
-  template <class F>
-  static void for_classes(const ConvProblemData& p, const F& f) {
-    if constexpr (forward) {
-      f(forward_geometry(p));
-    } else {
-      for (Index z = 0; z < residues(p, 0); ++z) {
-        for (Index y = 0; y < residues(p, 1); ++y) {
-          for (Index x = 0; x < residues(p, 2); ++x) f(backward_geometry(p, {z, y, x}));
-        }
-      }
-    }
+    for_each_geometry<forward>(
+        p, [&](const Geometry& g) { Sums::run(p, args, g, workspace, threads); });
   }
 };
 
