@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,9 +86,16 @@ def _pool(arch: str, operation: str, rng: np.random.Generator) -> list[KernelKey
     return [*(k for k in keys if not _is_heavy(k)), *(heavy[i] for i in chosen)]
 
 
-def draw(arch: str, operation: str, count: int, seed: int) -> list[KernelKey]:
-    """``count`` of all legal keys, each with a trait that few of those before it have."""
+def draw(
+    arch: str, operation: str, count: int, seed: int, features: Collection[str] | None = None
+) -> list[KernelKey]:
+    """``count`` of all legal keys, each with a trait that few of those before it have.
+
+    ``features`` is what the headers have that are to compile them.
+    """
     pool = _pool(arch, operation, np.random.default_rng([seed, *arch.encode()]))
+    if features is not None:
+        pool = [key for key in pool if not op(operation).missing_features(key, features)]
     dice = random.Random(f"{seed} {arch}")
     having: dict[Trait, list[KernelKey]] = defaultdict(list)
     for key in pool:

@@ -20,6 +20,7 @@ from amd_sample import ARCHS, OPS, Outcome, compile_keys, curated_keys, draw  # 
 
 from ckdisp.codegen.arch import arch  # noqa: E402
 from ckdisp.codegen.key import KernelKey  # noqa: E402
+from ckdisp.codegen.rocm import HipToolchain  # noqa: E402
 
 _BATCH = 6  # kernels per library
 
@@ -35,6 +36,7 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="a file for one JSON object per kernel")
     options = parser.parse_args()
     names = [arch(name).name for name in options.archs.split(",")]
+    features = HipToolchain.find().features()
     operations = (options.op,) if options.op else OPS
     keys: dict[str, dict[KernelKey, str]] = {name: {} for name in names}
     for name in names:
@@ -43,7 +45,8 @@ def main() -> int:
                 keys[name] |= curated_keys(name, operation)
             else:
                 count = -(-options.n // (len(names) * len(operations)))
-                keys[name] |= dict.fromkeys(draw(name, operation, count, options.seed), "any")
+                drawn = draw(name, operation, count, options.seed, features)
+                keys[name] |= dict.fromkeys(drawn, "any")
     outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(prefix="ckdisp-check-") as folder:
         # Batches go round the archs, so that a run that is cut short has been everywhere.

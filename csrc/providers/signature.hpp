@@ -30,22 +30,31 @@ inline const char* name_of(E value) {
   return i < EnumNames<E>::size ? names_of<E>.values[i] : "?";
 }
 
-inline bool has_types_of(const GemmKey& key, const GemmProblemData& p, Refusal* refusal) {
-  const struct {
-    const char* name;
-    Dtype wanted, given;
-  } rows[] = {{"A", key.dtype_a, p.dtype_a},
-              {"B", key.dtype_b, p.dtype_b},
-              {"C", key.dtype_c, p.dtype_c},
-              {"the accumulator", key.dtype_acc, p.dtype_acc},
-              {"D", key.dtype_d, key.num_d > 0 && p.num_d > 0 ? p.dtype_d : key.dtype_d}};
-  for (const auto& row : rows) {
+// The type of something in a kernel's key and in a problem.
+struct TypeRow {
+  const char* name;
+  Dtype wanted, given;
+};
+
+template <std::size_t N>
+inline bool all_equal(const TypeRow (&rows)[N], Refusal* refusal) {
+  for (const TypeRow& row : rows) {
     if (row.wanted != row.given) {
       return refuse(refusal, Reason::dtype, "the type of %s is %s, the kernel's is %s", row.name,
                     name_of(row.given), name_of(row.wanted));
     }
   }
   return true;
+}
+
+inline bool has_types_of(const GemmKey& key, const GemmProblemData& p, Refusal* refusal) {
+  const TypeRow rows[] = {
+      {"A", key.dtype_a, p.dtype_a},
+      {"B", key.dtype_b, p.dtype_b},
+      {"C", key.dtype_c, p.dtype_c},
+      {"the accumulator", key.dtype_acc, p.dtype_acc},
+      {"D", key.dtype_d, key.num_d > 0 && p.num_d > 0 ? p.dtype_d : key.dtype_d}};
+  return all_equal(rows, refusal);
 }
 
 // All of the operation but for the parts of K.
@@ -70,20 +79,11 @@ inline bool has_operation_of(const GemmKey& key, const GemmProblemData& p, Refus
 }
 
 inline bool has_types_of(const ConvKey& key, const ConvProblemData& p, Refusal* refusal) {
-  const struct {
-    const char* name;
-    Dtype wanted, given;
-  } rows[] = {{"the input", key.dtype_in, p.dtype_in},
-              {"the weights", key.dtype_wei, p.dtype_wei},
-              {"the output", key.dtype_out, p.dtype_out},
-              {"the accumulator", key.dtype_acc, p.dtype_acc}};
-  for (const auto& row : rows) {
-    if (row.wanted != row.given) {
-      return refuse(refusal, Reason::dtype, "the type of %s is %s, the kernel's is %s", row.name,
-                    name_of(row.given), name_of(row.wanted));
-    }
-  }
-  return true;
+  const TypeRow rows[] = {{"the input", key.dtype_in, p.dtype_in},
+                          {"the weights", key.dtype_wei, p.dtype_wei},
+                          {"the output", key.dtype_out, p.dtype_out},
+                          {"the accumulator", key.dtype_acc, p.dtype_acc}};
+  return all_equal(rows, refusal);
 }
 
 // The direction and the layout.

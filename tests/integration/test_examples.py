@@ -19,6 +19,12 @@ def test_gemm(tmp_path: Path) -> None:
     assert len(list((tmp_path / "libraries").rglob("*.so"))) == 1
 
 
+def test_conv(tmp_path: Path) -> None:
+    text = run(sys.executable, EXAMPLES / "conv.py", CKDISP_CACHE_DIR=str(tmp_path)).ok().text
+    assert "a depthwise layer runs conv_fwd_cpu_" in text
+    assert "_direct_" in text
+
+
 @pytest.mark.xdist_group("packages")
 def test_cmake(tmp_path: Path) -> None:
     source = tmp_path / "app"

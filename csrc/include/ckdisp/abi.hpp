@@ -57,8 +57,9 @@ inline constexpr int kMaxSpatial = 3;
 // the others are 1 (pads: 0). Tensors are dense: the input n, [d, [h,]] w, g, c; the weights
 // g, k, [z, [y,]] x, c; the output n, [d, [h,]] w, g, k.
 //
-//   out[i] = (in[i] + left_pad[i] + right_pad[i] - dilation[i] * (filter[i] - 1) - 1) / stride[i] +
-//   1
+//   out[i] = (in[i] + left_pad[i] + right_pad[i] - reach) / stride[i] + 1
+//
+// where the reach of the filter is dilation[i] * (filter[i] - 1) + 1.
 struct ConvProblemData {
   std::int64_t n;     // images
   std::int64_t g;     // groups

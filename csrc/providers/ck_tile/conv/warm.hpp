@@ -2,32 +2,18 @@
 // ../gemm/warm.hpp.
 #pragma once
 
+#include "../small_key.hpp"
 #include "kernel.hpp"
 
 namespace ckdisp::tile {
 
 constexpr ConvKey warm_conv_key(Family family) {
-  constexpr bool rdna = is_rdna(kDeviceArch);
-  ConvKey made{};
-  made.family = family;
-  made.provider = Provider::ck_tile;
-  made.arch = kDeviceArch;
+  ConvKey made = small_key<ConvKey>(family);
   made.dtype_in = made.dtype_wei = made.dtype_out = Dtype::fp16;
-  made.dtype_acc = Dtype::fp32;
   made.layout = ConvLayout::nhwgc;
-  made.tile[0] = made.tile[1] = 64;
-  made.tile[2] = 32;
-  made.wave[0] = rdna ? 4 : 2;
-  made.wave[1] = 2;
-  made.wave[2] = 1;
-  made.warp[0] = made.warp[1] = rdna ? 16 : 32;
-  made.warp[2] = rdna ? 16 : 8;
-  made.pipeline = Pipeline::compv3;
-  made.scheduler = Scheduler::intrawave;
-  made.epilogue = Epilogue::cshuffle;
   made.specialization = ConvSpecialization::default_;
   made.vector[0] = made.vector[1] = made.vector[2] = 8;
-  made.groups_to_merge = made.num_wave_groups = made.block_per_cu = 1;
+  made.groups_to_merge = 1;
   return made;
 }
 template <Family family>

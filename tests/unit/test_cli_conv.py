@@ -1,0 +1,141 @@
+"""``ckdisp select``, ``explain``, ``bench`` and ``demo`` for convolutions, on a small library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import ckdisp
+from ckdisp.cli import demo_conv as demo
+from ckdisp.cli.app import app
+
+pytestmark = pytest.mark.xdist_group("cli_conv")  # the library is built once
+
+WHERE = {"dtype": "fp32", "layout": "nhwgc"}
+KERNELS = ckdisp.KernelSet.sweep("conv.fwd", "native", where=WHERE)
+SHAPE = ("--shape", "2x8x9x10", "--filter", "16x3x3")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cache = tmp_path_factory.mktemp("jit")
+    KERNELS.build(cache_dir=cache, progress=False)
+    (library,) = (cache / "libraries").rglob("*.so")
+    return library
+
+
+def test_select_prints_the_name_that_the_dispatcher_takes(library: Path) -> None:
+    dispatcher = ckdisp.Dispatcher(ckdisp.Registry.load(library))
+    problem = ckdisp.GroupedConvProblem("fwd", (2, 8, 9, 10), (16, 8, 3, 3), stride=2, padding=1)
+    arguments = ("conv.fwd", *SHAPE, "--stride", 2, "--padding", 1, "--library", library)
+    expected = dispatcher.select(problem).name
+    assert run("select", *arguments).stdout == f"{expected}\n"
+    document = json.loads(run("select", *arguments, "--json").stdout)
+    assert document["kernel"] == expected
+    assert document["problem"]["output_shape"] == list(problem.output_shape)
+    assert document["problem"]["stride"] == [2, 2]
+
+
+def test_explain_says_why_a_kernel_does_not_do(library: Path) -> None:
+    arguments = ("explain", "conv.fwd", *SHAPE, "--library", library)
+    document = json.loads(run(*arguments, "--json").stdout)
+    reasons = {c["kernel"]: c["reason"] for c in document["candidates"]}
+    assert sorted(reasons) == sorted(KERNELS.names())
+    for key in KERNELS:
+        if key.pipeline == "direct":
+            assert reasons[key.name] == "channels"
+        else:
+            special = key.specialization != "default"
+            assert reasons[key.name] == ("specialization" if special else "none")
+    table = run(*arguments).stdout
+    assert "8 input and 16 output channels" in table and "chosen" in table
+
+
+def test_bench_times_and_checks(library: Path) -> None:
+    result = run(
+        *("bench", "conv.fwd", *SHAPE, "--library", library),
+        *("--seconds", "0.01", "--check", "--threads", "1", "--json"),
+    )
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["check"]["ok"] is True
+    timing = document["timings"]["ckdisp"]
+    operations = 2 * 2 * 16 * 7 * 8 * 8 * 9
+    assert timing["gflops"] == pytest.approx(operations / timing["median"] * 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--shape", "2x8x9x9"), "--filter"),
+        (("--shape", "2x8x9x9", "--filter", "8x3"), "--filter is K and 2 sizes"),
+        (("--shape", "2x8x9x9", "--filter", "8x3x3", "--groups", "3"), "groups"),
+        (("--shape", "2x8x9x9", "--filter", "8x8x3x3"), "--filter is K and 2 sizes"),
+        (("--shape", "2x8x9x9", "--filter", "8x3x3", "--padding", "-1"), "--padding"),
+        (("--shape", "2x8x9x9", "--filter", "8x3x3", "--stride", "1,2,3"), "stride"),
+        (("--shape", "2x8x9x9", "--filter", "8x3x3", "--layout", "rcr"), "layout"),
+    ],
+)
+@pytest.mark.parametrize("command", ["select", "explain", "bench"])
+def test_invalid_problems_are_usage_errors(
+    command: str, arguments: tuple[str, ...], text: str, library: Path
+) -> None:
+    result = run(command, "conv.fwd", *arguments, "--library", library)
+    assert result.exit_code == 2, result.output
+    assert text in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_filter_beyond_the_input_is_a_usage_error(library: Path) -> None:
+    sizes = ("--shape", "2x8x9x9", "--filter", "8x13x3")
+    result = run("select", "conv.fwd", *sizes, "--library", library)
+    assert result.exit_code == 2
+    assert "spans 13 pixels in height" in result.stderr
+
+
+@pytest.fixture
+def tiny_demo(library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A demo of two small layers that takes its kernels from the library."""
+    monkeypatch.setenv("CXX", str(tmp_path / "no-compiler"))
+    monkeypatch.setenv("CKDISP_CACHE_DIR", str(tmp_path / "cache"))
+    registry = ckdisp.Registry.load(library)
+    monkeypatch.setattr(ckdisp.Registry, "prebuilt", lambda: registry)
+    monkeypatch.setattr(demo, "LAYERS", {"one": (8, 16, 9, 3, 2), "two": (16, 8, 7, 1, 1)})
+    monkeypatch.setattr(demo, "QUICK_LAYERS", ("two",))
+    monkeypatch.setattr(demo, "SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("tiny_demo")
+def test_demo_has_a_row_for_every_layer() -> None:
+    result = run("demo", "conv")
+    assert result.exit_code == 0, result.output
+    assert "all 2 results are right" in result.stdout
+    document = json.loads(run("demo", "conv", "--json", "--threads", "1").stdout)
+    assert document["ok"] is True and document["threads"] == 1
+    assert [row["layer"] for row in document["rows"]] == ["one", "two"]
+    for row in document["rows"]:
+        assert row["kernel"] in KERNELS.names()
+        assert 0 <= row["error"] <= row["tolerance"]
+        assert row["seconds"] > 0 and row["gflops"] > 0
+    quick = json.loads(run("demo", "conv", "--quick", "--json").stdout)
+    assert [row["layer"] for row in quick["rows"]] == ["two"]
+
+
+@pytest.mark.usefixtures("tiny_demo")
+@pytest.mark.parametrize("error", [1e-2, float("nan")])
+def test_demo_with_a_wrong_result_is_1(error: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "largest_error", lambda out, reference: error)
+    result = run("demo", "conv", "--quick")
+    assert result.exit_code == 1
+    assert "WRONG" in result.stdout and "wrong: 1 result" in result.stdout
+    document = json.loads(run("demo", "conv", "--quick", "--json").stdout)
+    assert document["ok"] is False
+    assert document["rows"][0]["error"] == (error if np.isfinite(error) else None)
