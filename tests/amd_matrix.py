@@ -49,13 +49,55 @@ _OPERATIONS = (
 )
 
 
-def matrix() -> list[KernelKey]:
-    """The kernels, in order of arch."""
+# Convolutions, of which one block does a small part: the tiles that compile fastest.
+_CONV: dict[str, Any] = {"family": "conv.fwd", "dtype": "fp16", "layout": "nhwgc", "pipeline": "compv3"}
+_CONV |= {"tile": (64, 64, 32), "wave": (2, 2, 1), "warp": (32, 32, 8), "vector": (2, 2, 2)}
+_CONV |= {"scheduler": "intrawave", "epilogue": "cshuffle"}
+_CONV_BYTES = {**_CONV, "tile": (64, 64, 64), "warp": (32, 32, 16)}
+_CONV_FLOATS = {**_CONV, "dtype": "fp32", "warp": (16, 16, 16)}
+_CONV_GROUPS = {**_CONV, "pipeline": "compv5", "wave": (1, 1, 2), "num_wave_groups": 2}
+_CONV_WMMA = {**_CONV, "wave": (4, 2, 1), "warp": (16, 16, 16)}
+_DATA: dict[str, Any] = {"family": "conv.bwd_data", "vector": (2, 8, 2)}
+_WEIGHT: dict[str, Any] = {"family": "conv.bwd_weight", "vector": (8, 8, 2)}
+
+_CONVOLUTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gfx90a", {**_CONV, "specialization": "filter1x1_stride1_pad0"}),
+    ("gfx90a", {**_CONV, **_DATA, "dtype": "bf16", "layout": "ndhwgc"}),
+    ("gfx90a", {**_CONV, **_WEIGHT, "layout": "nwgc", "split_k": True}),
+    ("gfx942", {**_CONV, "specialization": "filter3x3", "vector": (1, 1, 2)}),
+    ("gfx942", {**_CONV, "layout": "ndhwgc", "split_image": True, "epilogue": "default"}),
+    ("gfx942", {**_CONV, "groups_to_merge": 2, "dtype": "bf16", "vector": (2, 2, 1)}),
+    ("gfx942", {**_CONV_BYTES, "dtype": "fp8", "pipeline": "compv4"}),
+    ("gfx942", {**_CONV_BYTES, "dtype": "int8", "pipeline": "mem", "scheduler": "interwave"}),
+    ("gfx942", {**_CONV, **_DATA, "specialization": "filter1x1_stride1_pad0"}),
+    ("gfx942", {**_CONV, **_WEIGHT, "dtype": "bf16", "two_stage": True, "split_k": True}),
+    ("gfx942", {**_CONV_FLOATS, **_WEIGHT, "layout": "ndhwgc", "vector": (4, 4, 4)}),
+    ("gfx950", {**_CONV_GROUPS, "dtype": "bf16", "specialization": "filter1x1_pad0"}),
+    ("gfx950", {**_CONV, **_DATA, "layout": "ndhwgc"}),
+    ("gfx1100", {**_CONV_WMMA, "layout": "nwgc"}),
+    ("gfx1100", {**_CONV_WMMA, **_DATA, "dtype": "bf16", "layout": "nwgc"}),
+    ("gfx1201", {**_CONV_WMMA, "dtype": "bf8", "layout": "ndhwgc"}),
+    ("gfx1201", {**_CONV_WMMA, **_WEIGHT}),
+)
+
+
+def gemms() -> list[KernelKey]:
+    """The GEMM kernels, in order of arch."""
     fused = (
         ("gfx942", {**_FUSED, "elementwise": operation, "num_d": count})
         for operation, count in _OPERATIONS
     )
     return [_key(arch, fields) for arch, fields in (*_ROWS, *fused)]
+
+
+def convolutions() -> list[KernelKey]:
+    """The convolution kernels, in order of arch."""
+    return [_key(arch, fields) for arch, fields in _CONVOLUTIONS]
+
+
+def matrix() -> list[KernelKey]:
+    """All of them."""
+    return [*gemms(), *convolutions()]
 
 
 def _key(arch: str, fields: dict[str, Any]) -> KernelKey:

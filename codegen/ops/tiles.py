@@ -18,6 +18,9 @@ from .kinds import kind_rule
 MAX_A_PANEL = 1 << 19
 MAX_B_PANEL = 1 << 23
 MAX_BLOCK = 1 << 16
+# A tile of 64x64 compiles for gfx942 in a minute; 128x64 in four, to code that spills a thousand
+# registers, and 192x64 not in thirty.
+MAX_GROUP_SUMS = 64
 
 _WAVE = ("wave_m", "wave_n", "wave_k")
 _TILES = tuple(f"{field}_{side}" for field in ("tile", "wave", "warp") for side in "mnk")
@@ -69,6 +72,12 @@ def _wave_groups(c: Columns) -> Array:
     two &= (c["wave_m"] == 1) & (c["wave_n"] == 1)
     one = (c["num_wave_groups"] == 1) & (c["wave_k"] == 1)
     return np.asarray(np.where(v5, two, one))
+
+
+def _wave_group_tile(c: Columns) -> Array:
+    sums = c["tile_m"].astype(np.int64) * c["tile_n"]
+    most = MAX_GROUP_SUMS * facts.arch_array("wave_size")[c["arch"]]
+    return np.asarray(~facts.has_pipeline(c, "compv5") | (sums <= most))
 
 
 def _threads(c: Columns) -> Array:
@@ -152,6 +161,18 @@ GPU: tuple[Rule, ...] = (
             f"pipeline {k.pipeline} cannot run {k.num_wave_groups} wave group(s) of "
             f"{join((k.wave,))} waves: compv5 needs 2 groups and 1x1x2 waves, others 1 group and "
             "1 wave along K"
+        ),
+    ),
+    kind_rule(
+        True,
+        "wave_group_tile",
+        "one wave of compv5 sums a whole tile, which its registers must hold",
+        "arch pipeline tile_m tile_n",
+        _wave_group_tile,
+        lambda k: (
+            f"tile {k.tile[0]}x{k.tile[1]} of compv5 gives each of {arch(k.arch).wave_size} lanes "
+            f"more than {MAX_GROUP_SUMS} sums: such code spills registers and takes many minutes "
+            "to compile; use a smaller tile or another pipeline"
         ),
     ),
     kind_rule(

@@ -12,14 +12,23 @@ from pathlib import Path
 
 import amd
 import pytest
-from amd_matrix import ARCHS, matrix
+from amd_matrix import ARCHS, convolutions, gemms, matrix
 
 from ckdisp.code_objects import KernelReport, check_object, inspect
 from ckdisp.code_objects.check import variant_text
 from ckdisp.codegen.arch import arch
-from ckdisp.codegen.enums import ELEMENTWISE, EPILOGUE, LAYOUT, PIPELINE, SCHEDULER
+from ckdisp.codegen.enums import (
+    CONV_LAYOUT,
+    ELEMENTWISE,
+    EPILOGUE,
+    LAYOUT,
+    PIPELINE,
+    SCHEDULER,
+    SPECIALIZATION,
+)
 from ckdisp.codegen.key import KernelKey
 from ckdisp.codegen.ops import op
+from ckdisp.codegen.ops.conv import gpu_rules
 from ckdisp.jit.build import Options, build_library
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "amd_figures.json"
@@ -42,23 +51,39 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-def test_the_matrix_covers_everything() -> None:
-    keys = matrix()
+def values(keys: list[KernelKey], name: str) -> set[object]:
+    return {getattr(key, name) for key in keys}
+
+
+def test_the_gemms_cover_everything() -> None:
+    keys = gemms()
     assert all(key.check() == [] for key in keys)
-
-    def values(name: str) -> set[object]:
-        return {getattr(key, name) for key in keys}
-
-    assert values("arch") == set(ARCHS)
-    assert values("family") == set(op("gemm").families)
-    assert values("pipeline") == set(PIPELINE.values) - CPU_PIPELINES
-    assert values("scheduler") == set(SCHEDULER.values)
-    assert values("epilogue") == set(EPILOGUE.values)
-    assert values("layout") == set(LAYOUT.values)
-    assert values("elementwise") == set(ELEMENTWISE.values)
-    assert values("persistent") == values("split_k") == values("pad_m") == {False, True}
+    assert values(keys, "arch") == set(ARCHS)
+    assert values(keys, "family") == set(op("gemm").families)
+    assert values(keys, "pipeline") == set(PIPELINE.values) - CPU_PIPELINES
+    assert values(keys, "scheduler") == set(SCHEDULER.values)
+    assert values(keys, "epilogue") == set(EPILOGUE.values)
+    assert values(keys, "layout") == set(LAYOUT.values)
+    assert values(keys, "elementwise") == set(ELEMENTWISE.values)
+    for flag in ("persistent", "split_k", "pad_m"):
+        assert values(keys, flag) == {False, True}
     pairs = {tuple(pair.split("_")[:2]) for name in ARCHS for pair in arch(name).warp_tiles}
-    assert {(key.dtype_a, key.dtype_b) for key in keys} == pairs
+    assert {key.multiplied for key in keys} == pairs
+
+
+def test_the_convolutions_cover_everything() -> None:
+    keys = convolutions()
+    assert all(key.check() == [] for key in keys)
+    families, layouts = op("conv").families, CONV_LAYOUT.values
+    assert values(keys, "arch") == set(ARCHS)
+    assert {(k.family, k.layout) for k in keys} == {(f, x) for f in families for x in layouts}
+    assert values(keys, "pipeline") == set(gpu_rules.PIPELINES)
+    assert values(keys, "specialization") == set(SPECIALIZATION.values)
+    assert values(keys, "epilogue") == set(EPILOGUE.values)
+    for flag in ("split_k", "two_stage", "split_image"):
+        assert values(keys, flag) == {False, True}
+    assert values(keys, "groups_to_merge") > {1}
+    assert {key.multiplied[0] for key in keys} == {"fp32", "fp16", "bf16", "int8", "fp8", "bf8"}
 
 
 @pytest.mark.parametrize("key", matrix(), ids=lambda key: key.name)

@@ -25,7 +25,12 @@ BROKEN = {
     "headers_universal_gemm": {},
     "headers_tails": {},
     "headers_memory_operation": {},
-    "headers_compv5": {"pipeline": "compv5", "wave": (1, 1, 2), "num_wave_groups": 2},
+    "headers_compv5": {
+        "pipeline": "compv5",
+        "tile": (64, 64, 64),
+        "wave": (1, 1, 2),
+        "num_wave_groups": 2,
+    },
     "headers_compv6": {"pipeline": "compv6"},
     "headers_compasync": {"pipeline": "compasync"},
     "headers_preshufflev2": {"family": "gemm.preshuffle"},

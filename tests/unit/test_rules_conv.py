@@ -80,6 +80,12 @@ BROKEN: list[tuple[str, Fields, str]] = [
         "64x128x2 + 128x128x2 = 49152 bytes of LDS; compv4 on gfx942 may use 32768",
     ),
     ("wave_groups", {**GPU, "num_wave_groups": 2}, "compv3 cannot run 2 wave group(s)"),
+    (
+        "wave_group_tile",
+        {**GPU, "pipeline": "compv5", "tile": (128, 64, 64), "wave": (1, 1, 2)}
+        | {"num_wave_groups": 2},
+        "tile 128x64 of compv5 gives each of 64 lanes more than 64 sums",
+    ),
     ("occupancy", {**GPU, "block_per_cu": 9}, "9 block(s) of 4 waves of 64 threads"),
     ("cpu_pipeline", {**CPU, "pipeline": "skinny"}, "no pipeline skinny for convolutions"),
     ("cpu_specialization", {**CPU, "specialization": "filter3x3"}, "use default or filter1x1"),

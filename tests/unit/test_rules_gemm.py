@@ -85,6 +85,11 @@ BROKEN = {
         "rows each of 12 16-byte vectors",
     ),
     "wave_groups": ({**GPU, "num_wave_groups": 2}, "compv3 cannot run 2 wave group(s)"),
+    "wave_group_tile": (
+        {**GPU, "pipeline": "compv5", "wave": (1, 1, 2), "num_wave_groups": 2}
+        | {"layout": "rcr", "tile": (128, 64, 64)},
+        "tile 128x64 of compv5 gives each of 64 lanes more than 64 sums",
+    ),
     "occupancy": ({**GPU, "block_per_cu": 9}, "9 block(s) of 4 waves of 64 threads"),
     "split_k_output": (
         {**GPU, "split_k": True, "epilogue": "default"},
@@ -117,7 +122,8 @@ BROKEN = {
         "compv6 has no persistent kernel; use mem, compv3, compv4",
     ),
     "compv5_layout": (
-        {**GPU, "pipeline": "compv5", "wave": (1, 1, 2), "num_wave_groups": 2, "layout": "rrr"},
+        {**GPU, "pipeline": "compv5", "wave": (1, 1, 2), "num_wave_groups": 2}
+        | {"layout": "rrr", "tile": (64, 64, 64)},
         "compv5 has only layout rcr, not rrr",
     ),
     "compasync_arch": ({**GPU, "pipeline": "compasync"}, "is for gfx950, gfx942 has no such"),
