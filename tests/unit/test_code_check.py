@@ -1,4 +1,4 @@
-"""Which matrix instructions are right for the types of a key."""
+"""What is wrong with the code of a kernel, going by its figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,23 @@ from pathlib import Path
 import pytest
 
 from ckdisp.code_objects import KernelReport, check_object
+from ckdisp.codegen.key import KernelKey
 from ckdisp.codegen.make import make_key
+
+
+def small_key(arch: str, types: tuple[str, str]) -> KernelKey:
+    tile = {"tile": (64, 64, 64), "wave": (2, 2, 1), "warp": (16, 16, 16)}
+    options = {"pipeline": "compv5", "scheduler": "intrawave", "num_wave_groups": 2}
+    return make_key(
+        "gemm.standard", arch=arch, dtype_a=types[0], dtype_b=types[1], **tile, **options
+    )
+
+
+def report_of(key: KernelKey, **figures: object) -> KernelReport:
+    """The report of the one variant that the key has; what is not given is 0."""
+    values = dict.fromkeys(KernelReport.__dataclass_fields__, 0)
+    variant = {"hot_loop": True, "tail": "empty", "memory": "set"}
+    return KernelReport(**{**values, **variant, "kernel": key.name, "arch": key.arch, **figures})
 
 
 @pytest.mark.parametrize(
@@ -37,25 +53,28 @@ def test_matrix_instructions(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tile = {"tile": (64, 64, 64), "wave": (2, 2, 1), "warp": (16, 16, 16)}
-    options = {"pipeline": "compv5", "scheduler": "intrawave", "num_wave_groups": 2}
-    key = make_key(
-        "gemm.standard", arch=arch, dtype_a=types[0], dtype_b=types[1], **tile, **options
-    )
-    figures = dict.fromkeys(KernelReport.__dataclass_fields__, 0)
-    report = KernelReport(
-        **{
-            **figures,
-            "kernel": key.name,
-            "arch": arch,
-            "matrix": {opcode: 4},
-            "hot_loop": True,
-            "tail": "empty",
-            "memory": "set",
-        }
-    )
+    key = small_key(arch, types)
+    report = report_of(key, matrix={opcode: 4})
     monkeypatch.setattr("ckdisp.code_objects.check.inspect", lambda path: [report])
     file = tmp_path / "kernel.o"
     file.touch()
     kinds = [problem.kind for problem in check_object(file, key)]
     assert kinds == ([] if right else ["matrix"])
+
+
+@pytest.mark.parametrize(
+    ("figures", "texts"),
+    [
+        ({"sgpr_spills": 30}, []),  # they stay in registers
+        ({"vgpr_spills": 1}, ["loop+empty: 1 VGPRs spilled"]),
+        ({"scratch_bytes": 64}, ["loop+empty: 64 bytes of scratch memory"]),
+    ],
+)
+def test_what_leaves_the_registers(
+    figures: dict[str, int], texts: list[str], tmp_path: Path
+) -> None:
+    key = small_key("gfx942", ("fp16", "fp16"))
+    report = report_of(key, matrix={"v_mfma_f32_16x16x16_f16": 4}, **figures)
+    file = tmp_path / "kernel.o"
+    file.touch()
+    assert [problem.text for problem in check_object(file, key, [report])] == texts
