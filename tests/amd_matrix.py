@@ -50,9 +50,9 @@ _OPERATIONS = (
 
 
 # Convolutions, of which one block does a small part: the tiles that compile fastest.
-_CONV: dict[str, Any] = {"family": "conv.fwd", "dtype": "fp16", "layout": "nhwgc", "pipeline": "compv3"}
+_CONV: dict[str, Any] = {"family": "conv.fwd", "dtype": "fp16", "layout": "nhwgc"}
 _CONV |= {"tile": (64, 64, 32), "wave": (2, 2, 1), "warp": (32, 32, 8), "vector": (2, 2, 2)}
-_CONV |= {"scheduler": "intrawave", "epilogue": "cshuffle"}
+_CONV |= {"pipeline": "compv3", "scheduler": "intrawave", "epilogue": "cshuffle"}
 _CONV_BYTES = {**_CONV, "tile": (64, 64, 64), "warp": (32, 32, 16)}
 _CONV_FLOATS = {**_CONV, "dtype": "fp32", "warp": (16, 16, 16)}
 _CONV_GROUPS = {**_CONV, "pipeline": "compv5", "wave": (1, 1, 2), "num_wave_groups": 2}

@@ -55,8 +55,8 @@ def check_object(
     """What is wrong with the code of ``key`` in an object, library or code object.
 
     ``reports`` is what :func:`inspect` said of the file, if it was asked before. A kernel that
-    uses scratch memory or spills vector registers works, only slower: these are problems of kinds of
-    their own. :class:`InspectError` if the file cannot be read at all.
+    uses scratch memory or spills vector registers works, only slower: these are problems of kinds
+    of their own. :class:`InspectError` if the file cannot be read at all.
     """
     of_key = [r for r in (inspect(path) if reports is None else reports) if r.kernel == key.name]
     return [
