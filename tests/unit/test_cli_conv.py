@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from tiny_demo import shrink
 
 import ckdisp
 from ckdisp.cli import demo_conv as demo
@@ -102,15 +103,8 @@ def test_a_filter_beyond_the_input_is_a_usage_error(library: Path) -> None:
 
 
 @pytest.fixture
-def tiny_demo(library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A demo of two small layers that takes its kernels from the library."""
-    monkeypatch.setenv("CXX", str(tmp_path / "no-compiler"))
-    monkeypatch.setenv("CKDISP_CACHE_DIR", str(tmp_path / "cache"))
-    registry = ckdisp.Registry.load(library)
-    monkeypatch.setattr(ckdisp.Registry, "prebuilt", lambda: registry)
-    monkeypatch.setattr(demo, "LAYERS", {"one": (8, 16, 9, 3, 2), "two": (16, 8, 7, 1, 1)})
-    monkeypatch.setattr(demo, "QUICK_LAYERS", ("two",))
-    monkeypatch.setattr(demo, "SECONDS", 0.01)
+def tiny_demo(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(demo, {"one": (8, 16, 9, 3, 2), "two": (16, 8, 7, 1, 1)}, ("two",), library, monkeypatch)
 
 
 @pytest.mark.usefixtures("tiny_demo")

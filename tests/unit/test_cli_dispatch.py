@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from tiny_demo import shrink
 
 import ckdisp
 from ckdisp.cli import demo_gemm as demo
@@ -208,15 +209,8 @@ def test_bench_refuses_what_memory_cannot_hold(library: Path) -> None:
 
 
 @pytest.fixture
-def tiny_demo(library: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A demo of one small layer that takes its kernels from the library."""
-    monkeypatch.setenv("CXX", str(tmp_path / "no-compiler"))
-    monkeypatch.setenv("CKDISP_CACHE_DIR", str(tmp_path / "cache"))
-    registry = ckdisp.Registry.load(library)
-    monkeypatch.setattr(ckdisp.Registry, "prebuilt", lambda: registry)
-    monkeypatch.setattr(demo, "LAYERS", {"one": (96, 64), "two": (33, 128)})
-    monkeypatch.setattr(demo, "QUICK_LAYERS", ("one",))
-    monkeypatch.setattr(demo, "SECONDS", 0.01)
+def tiny_demo(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(demo, {"one": (96, 64), "two": (33, 128)}, ("one",), library, monkeypatch)
 
 
 @pytest.mark.usefixtures("tiny_demo")
