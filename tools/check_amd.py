@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from amd_sample import ARCHS, OPS, Outcome, compile_keys, curated_keys, draw  # noqa: E402
 
 from ckdisp.codegen.arch import arch  # noqa: E402
+from ckdisp.codegen.errors import BuildError, InvalidKey  # noqa: E402
 from ckdisp.codegen.key import KernelKey  # noqa: E402
 from ckdisp.codegen.rocm import HipToolchain  # noqa: E402
 
@@ -27,16 +28,20 @@ _BATCH = 6  # kernels per library
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("-n", type=int, default=50, help="kernels in all, as many of each arch")
+    parser.add_argument("-n", type=_positive, default=50, help="kernels in all")
     parser.add_argument("--seed", type=int, default=0, help="another seed draws other kernels")
     parser.add_argument("--curated", action="store_true", help="the curated tiles, none drawn")
     parser.add_argument("--op", choices=OPS, help="kernels of this one, instead of half of each")
-    parser.add_argument("--archs", default=",".join(ARCHS), help="separated by commas")
-    parser.add_argument("--jobs", type=int, default=2, help="compilers at once")
+    parser.add_argument("--archs", type=_gpus, default=",".join(ARCHS), help="separated by commas")
+    parser.add_argument("--jobs", type=_positive, default=2, help="compilers at once")
     parser.add_argument("--log", type=Path, help="a file for one JSON object per kernel")
     options = parser.parse_args()
-    names = [arch(name).name for name in options.archs.split(",")]
-    features = HipToolchain.find().features()
+    names: list[str] = options.archs
+    try:
+        features = HipToolchain.find().features()
+    except BuildError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     operations = (options.op,) if options.op else OPS
     keys: dict[str, dict[KernelKey, str]] = {name: {} for name in names}
     for name in names:
@@ -60,6 +65,23 @@ def main() -> int:
                     _tell(outcome, options.log)
                 outcomes[name] += found
     return _table(outcomes)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return int(text)
+
+
+def _gpus(text: str) -> list[str]:
+    try:
+        found = [arch(name) for name in text.split(",")]
+    except InvalidKey as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    for facts in found:
+        if not facts.is_gpu:
+            raise argparse.ArgumentTypeError(f"{facts.name} is not a GPU; e.g. {ARCHS[0]}")
+    return [facts.name for facts in found]
 
 
 def _tell(outcome: Outcome, log: Path | None) -> None:

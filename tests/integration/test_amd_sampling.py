@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import amd
 import pytest
 from amd_sample import ARCHS, OPS, SLOW, draw, traits
+from cmake_project import ROOT, run
 
 from ckdisp.code_objects import check_object
 from ckdisp.codegen.rules import check_all
@@ -46,3 +49,19 @@ def test_draws_repeat_and_spread(operation: str) -> None:
         assert pipelines >= {"mem", "compv3", "compv4", "compv5"}
         assert layouts == {"nwgc", "nhwgc", "ndhwgc"}
         assert {value for name, value in seen if name == "two_stage"} == {False, True}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--archs", "gfx99"), "unknown arch 'gfx99'"),
+        (("--archs", "x86-64-v4"), "x86-64-v4 is not a GPU"),
+        (("-n", "0"), "0 is not a positive number"),
+        (("--jobs", "-1"), "-1 is not a positive number"),
+        (("--op", "fmha"), "invalid choice: 'fmha'"),
+    ],
+)
+def test_the_longer_run_refuses_bad_arguments(arguments: tuple[str, ...], text: str) -> None:
+    done = run(sys.executable, ROOT / "tools" / "check_amd.py", *arguments)
+    assert done.status == 2
+    assert text in done.text and "Traceback" not in done.text
