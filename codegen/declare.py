@@ -191,7 +191,7 @@ def _as_list(given: Any, *, triple: bool) -> list[Any]:
     if not isinstance(given, (list, tuple, set, frozenset, range)):
         return [given]
     values = list(given)
-    single = triple and values and not isinstance(values[0], (list, tuple))
+    single = triple and values and not isinstance(values[0], (list, tuple, str))
     return [values] if single else values
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,9 +55,12 @@ class FieldSpec:
         if self.kind == "int":
             return self._int(value)
         size = len(self.components)
-        if isinstance(value, (str, bytes)) or not hasattr(value, "__len__") or len(value) != size:
+        parts = value
+        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,10}(x[0-9]{1,10})*", value):
+            parts = [int(part) for part in value.split("x")]  # as names and messages have it
+        if isinstance(parts, (str, bytes)) or not hasattr(parts, "__len__") or len(parts) != size:
             raise InvalidKey(f"{self.name} must hold {size} integers, not {value!r}")
-        return tuple(self._int(v) for v in value)
+        return tuple(self._int(part) for part in parts)
 
     def component(self, value: Any, name: str) -> int:
         """One checked component of an ``ints`` field, called ``name`` in errors."""

@@ -39,6 +39,7 @@ def test_where_takes_fields_columns_and_shorthands():
         ("bf16", "bf16", 128, "compv3"),
     }
     one = sweep(where={**FP16, "tile": (128, 128, 64)})
+    assert one == sweep(where={**FP16, "tile": ["128x128x64"]})
     assert one == sweep(where={**FP16, "tile": [[128, 128, 64]]}) and {k.tile for k in one} == {
         (128, 128, 64)
     }
