@@ -63,21 +63,22 @@ struct ConvDirect {
  private:
   static Index padded(const ConvProblemData& p) { return round_up(p.g * p.c, block); }
 
-  // Where the pixels of a row along the width meet the source at one tap of the filter.
+  // Where the pixels of a row along the width meet the source at one tap of the filter. Inside, the
+  // first says it for all.
   struct Meeting {
     Index tap;
     const char* pixel[pixels];
   };
 
   // The workspace in bytes: the weights in whole blocks of channels, the channels of a pixel
-  // outside of the source, and each thread's meetings.
+  // outside of the source, and each thread's meetings at the edges and inside.
   struct Parts {
     Index zeros, meetings, size;
 
     Parts(const ConvProblemData& p, int threads) {
       zeros = filter_taps(p) * p.c * padded(p) * Index{sizeof(float)};
       meetings = zeros + round_up(padded(p) * size_a, 64);
-      size = meetings + threads * filter_taps(p) * Index{sizeof(Meeting)};
+      size = meetings + threads * 2 * filter_taps(p) * Index{sizeof(Meeting)};
     }
   };
 
@@ -114,12 +115,16 @@ struct ConvDirect {
     Index channels;
   };
 
-  // Pixels of the result in a row along the width: the first, and how many. Where not all of them
-  // meet the source at each tap, `meetings` say what they meet.
+  // Pixels of the result in a row along the width: the first, and how many.
   struct Pixels {
     Index image, z, y, x, count;
-    Meeting* meetings;
-    Index num_meetings;
+  };
+
+  // What they meet, at each tap whose line meets the source.
+  struct Meetings {
+    Meeting* list;
+    Index count;
+    Index offset;  // from where the list says that the first pixel is
   };
 
   // Rows of pixels along the width.
@@ -130,7 +135,7 @@ struct ConvDirect {
     const Index parts = least(lines, Index{threads} * parts_per_thread);
     std::int64_t counter = 0;
     parallel(threads, [&](int thread, int team) {
-      auto* const own = static_cast<Meeting*>(meetings) + thread * filter_taps(call.p);
+      auto* const own = static_cast<Meeting*>(meetings) + thread * 2 * filter_taps(call.p);
       Tickets tickets(&counter, parts, team);
       for (Index part = tickets.take(); part >= 0; part = tickets.take()) {
         for (Index line = part_start(lines, parts, part); line < part_start(lines, parts, part + 1);
@@ -146,61 +151,29 @@ struct ConvDirect {
     const Geometry& g = call.g;
     const Axis& width = g.axis[2];
     const Index rows_y = g.axis[1].rows;
-    Pixels some{line / rows_y / g.axis[0].rows,
-                line / rows_y % g.axis[0].rows,
-                line % rows_y,
-                0,
-                pixels,
-                meetings,
-                0};
+    Pixels some{line / rows_y / g.axis[0].rows, line / rows_y % g.axis[0].rows, line % rows_y, 0,
+                pixels};
     const auto [low, high] = width.inner();
-    for (; some.x < width.rows; some.x += pixels) {
+    const Index step = width.step * g.pixel * size_a;
+    Meetings inner{meetings + filter_taps(call.p), 0, 0};
+    some.x = low;
+    if (high - low >= pixels) find_meetings(call, some, &inner);
+    for (some.x = 0; some.x < width.rows; some.x += pixels) {
       some.count = least(pixels, width.rows - some.x);
       if (some.x >= low && some.x + pixels <= high) {
-        all_channels<true>(call, some);
+        inner.offset = (some.x - low) * step;
+        all_channels<true>(call, some, inner);
       } else {
-        find_meetings(call, &some);
-        all_channels<false>(call, some);
+        Meetings edge{meetings, 0, 0};
+        find_meetings(call, some, &edge);
+        all_channels<false>(call, some, edge);
       }
     }
   }
 
-  static void find_meetings(const Call& call, Pixels* some) {
-    const Axis& axis = call.g.axis[2];
-    const Index size = call.g.pixel * size_a;
-    Meeting* meeting = some->meetings;
-    each_tap(call, *some, [&](const char* line, Index first, Index tap) {
-      meeting->tap = tap;
-      for (Index i = 0; i < pixels; ++i) {
-        const Index source = first + i * axis.step;
-        const bool there = i < some->count && axis.has(source);
-        meeting->pixel[i] = there ? line + source * size : call.zeros;
-      }
-      ++meeting;
-    });
-    some->num_meetings = meeting - some->meetings;
-  }
-
-  // Channels in the inner loop: pixels lie at distances that caches and prefetching dislike.
-  template <bool Inner>
-  static void all_channels(const Call& call, const Pixels& some) {
-    Index channel = 0;
-    const auto run = [&](auto whole) {
-      if (call.p.c == 1) {
-        depthwise<Inner, whole>(call, some, channel);
-      } else {
-        grouped<Inner, whole>(call, some, channel);
-      }
-    };
-    for (; channel + block <= call.channels; channel += block) run(std::true_type{});
-    if (channel < call.channels) run(std::false_type{});
-  }
-
-  // f(line, source, tap) of each tap of the filter whose line meets the source: where the line
-  // begins, and which pixel of it the first of the row meets, if that is inside.
-  template <class F>
-  static CKDISP_CPU_INLINE void each_tap(const Call& call, const Pixels& some, const F& f) {
+  static void find_meetings(const Call& call, const Pixels& some, Meetings* found) {
     const Axis *az = &call.g.axis[0], *ay = &call.g.axis[1], *ax = &call.g.axis[2];
+    const Index size = call.g.pixel * size_a;
     for (Index jz = 0; jz < az->taps; ++jz) {
       const Index sz = az->source(some.z, jz);
       if (!az->has(sz)) continue;
@@ -208,30 +181,50 @@ struct ConvDirect {
         const Index sy = ay->source(some.y, jy);
         if (!ay->has(sy)) continue;
         const Index row = ((some.image * az->pixels + sz) * ay->pixels + sy) * ax->pixels;
-        const char* const line = at(call.source, row * call.g.pixel * size_a);
+        const char* const line = at(call.source, row * size);
         const Index tap_row = (az->tap(jz) * call.p.filter[1] + ay->tap(jy)) * call.p.filter[2];
         for (Index jx = 0; jx < ax->taps; ++jx) {
-          f(line, ax->source(some.x, jx), tap_row + ax->tap(jx));
+          Meeting* const meeting = &found->list[found->count++];
+          meeting->tap = tap_row + ax->tap(jx);
+          for (Index i = 0; i < pixels; ++i) {
+            const Index source = ax->source(some.x + i, jx);
+            const bool there = i < some.count && ax->has(source);
+            meeting->pixel[i] = there ? line + source * size : call.zeros;
+          }
         }
       }
     }
   }
 
-  // f(pixel, tap) of each tap: pixel(i) is where the channels from `channel` begin that pixel i of
-  // the row meets. `Inner`: all pixels meet the source at each tap.
+  // Channels in the inner loop: pixels lie at distances that caches and prefetching dislike.
+  // `Inner`: all pixels meet the source at each tap, the same distance apart.
+  template <bool Inner>
+  static void all_channels(const Call& call, const Pixels& some, const Meetings& meetings) {
+    Index channel = 0;
+    const auto run = [&](auto whole) {
+      if (call.p.c == 1) {
+        depthwise<Inner, whole>(call, some, meetings, channel);
+      } else {
+        grouped<Inner, whole>(call, some, meetings, channel);
+      }
+    };
+    for (; channel + block <= call.channels; channel += block) run(std::true_type{});
+    if (channel < call.channels) run(std::false_type{});
+  }
+
+  // f(pixel, tap) of each meeting: pixel(i) is where the channels from `channel` begin that pixel i
+  // of the row meets.
   template <bool Inner, class F>
-  static CKDISP_CPU_INLINE void each_meeting(const Call& call, const Pixels& some, Index channel,
-                                             const F& f) {
-    const Index offset = channel * size_a;
-    if constexpr (Inner) {
-      const Index size = call.g.pixel * size_a, step = call.g.axis[2].step * size;
-      each_tap(call, some, [&](const char* line, Index source, Index tap) CKDISP_CPU_LAMBDA {
-        const char* const first = line + source * size + offset;
-        f([&](Index i) CKDISP_CPU_LAMBDA { return first + i * step; }, tap);
-      });
-    } else {
-      for (Index j = 0; j < some.num_meetings; ++j) {
-        const Meeting& meeting = some.meetings[j];
+  static CKDISP_CPU_INLINE void each_meeting(const Call& call, const Meetings& meetings,
+                                             Index channel, const F& f) {
+    const Index offset = meetings.offset + channel * size_a;
+    const Index step = call.g.axis[2].step * call.g.pixel * size_a;
+    for (Index j = 0; j < meetings.count; ++j) {
+      const Meeting& meeting = meetings.list[j];
+      if constexpr (Inner) {
+        const char* const first = meeting.pixel[0] + offset;
+        f([&](Index i) CKDISP_CPU_LAMBDA { return first + i * step; }, meeting.tap);
+      } else {
         f([&](Index i) CKDISP_CPU_LAMBDA { return meeting.pixel[i] + offset; }, meeting.tap);
       }
     }
@@ -240,20 +233,21 @@ struct ConvDirect {
   // `Whole`: all channels of the block exist.
   template <bool Inner, bool Whole>
   static CKDISP_CPU_NOINLINE void depthwise(const Call& call, const Pixels& some,
-                                            Index channel) noexcept {
+                                            const Meetings& meetings, Index channel) noexcept {
     const Index rest = call.channels - channel;
     F acc[pixels][vectors] = {};
-    each_meeting<Inner>(call, some, channel, [&](const auto& pixel, Index tap) CKDISP_CPU_LAMBDA {
-      const float* const own = call.taps + weights_of(call.p, channel) + tap * lanes;
-      unroll<vectors>([&](auto v) CKDISP_CPU_LAMBDA {
-        const Index count = Whole ? lanes : least(lanes, rest - v * lanes);
-        if (!Whole && count <= 0) return;
-        const F w = load<F>(own + v * weights_of(call.p, lanes));
-        unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA {
-          acc[i][v] += load_as_float<type_a, S>(pixel(i) + v * lanes * size_a, count) * w;
+    each_meeting<Inner>(
+        call, meetings, channel, [&](const auto& pixel, Index tap) CKDISP_CPU_LAMBDA {
+          const float* const own = call.taps + weights_of(call.p, channel) + tap * lanes;
+          unroll<vectors>([&](auto v) CKDISP_CPU_LAMBDA {
+            const Index count = Whole ? lanes : least(lanes, rest - v * lanes);
+            if (!Whole && count <= 0) return;
+            const F w = load<F>(own + v * weights_of(call.p, lanes));
+            unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA {
+              acc[i][v] += load_as_float<type_a, S>(pixel(i) + v * lanes * size_a, count) * w;
+            });
+          });
         });
-      });
-    });
     unroll<vectors>([&](auto v) CKDISP_CPU_LAMBDA {
       const Index count = Whole ? lanes : least(lanes, rest - v * lanes);
       if (!Whole && count <= 0) return;
@@ -266,7 +260,7 @@ struct ConvDirect {
   // The same where several channels are summed.
   template <bool Inner, bool Whole>
   static CKDISP_CPU_NOINLINE void grouped(const Call& call, const Pixels& some,
-                                          Index channel) noexcept {
+                                          const Meetings& meetings, Index channel) noexcept {
     const Index depth = call.p.c;
     const I first = first_lanes<S>(depth);
     for (Index v = 0; v < block; v += lanes) {
@@ -274,7 +268,7 @@ struct ConvDirect {
       const Index count = Whole ? lanes : least(lanes, call.channels - own);
       if (!Whole && count <= 0) return;
       F acc[pixels] = {};
-      each_meeting<Inner>(call, some, own, [&](const auto& pixel, Index tap) CKDISP_CPU_LAMBDA {
+      each_meeting<Inner>(call, meetings, own, [&](const auto& pixel, Index tap) CKDISP_CPU_LAMBDA {
         const float* w = call.taps + weights_of(call.p, own) + tap * depth * lanes;
         F source[pixels];
         unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA {
