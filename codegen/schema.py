@@ -56,7 +56,7 @@ class FieldSpec:
             return self._int(value)
         size = len(self.components)
         parts = value
-        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,10}(x[0-9]{1,10})*", value):
+        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}(x[0-9]{1,18})*", value):
             parts = [int(part) for part in value.split("x")]  # as names and messages have it
         if isinstance(parts, (str, bytes)) or not hasattr(parts, "__len__") or len(parts) != size:
             raise InvalidKey(f"{self.name} must hold {size} integers, not {value!r}")

@@ -107,6 +107,7 @@ def test_unknown_fields_and_values_name_the_nearest():
         ("tile", "abc", "must hold 3 integers"),
         ("tile", "64x64", "must hold 3 integers"),
         ("tile", "64x64x-64", "must hold 3 integers"),
+        ("tile", "1x2x99999999999", "between 0 and"),
         ("tile", (1, 2, -3), "between 0 and"),
         ("tile", (1, 2, 2**31), "between 0 and"),
         ("tile", (1, 2, 3.0), "must be an integer"),

@@ -17,13 +17,12 @@ from .demo_parts import (
     Checked,
     Legend,
     Say,
-    finish,
     kernels_of,
     largest_error,
+    show,
     silent,
-    table_line,
 )
-from .output import bold, human_time, plural
+from .output import human_time, plural
 from .timing import interleaved
 
 if TYPE_CHECKING:
@@ -92,6 +91,20 @@ class Row(Checked):
     def place(self) -> str:
         return self.layer
 
+    def cells(self) -> tuple[str, ...]:
+        c, k, size, _, _ = LAYERS[self.layer]
+        return (
+            self.layer,
+            str(c),
+            str(k),
+            str(size),
+            _short(self.kernel),
+            human_time(self.seconds),
+            f"{self.gflops:.1f}",
+            f"{self.error:.1e}",
+            self.mark,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), **self.verdict()}
 
@@ -109,11 +122,6 @@ def conv_demo(dtype: str, direction: str, quick: bool, threads: int | None, as_j
         f"{MODEL} layers, {direction}, {IMAGES} images in {dtype}, "
         f"{plural(dispatcher.num_threads, 'thread')}, {source}\n"
     )
-    say(bold(table_line(COLUMNS, tuple(COLUMNS))))
-    rows = []
-    for row in _run(dispatcher, dtype, direction, quick):
-        rows.append(row)
-        say(table_line(COLUMNS, _cells(row)))
     about = {
         "model": MODEL,
         "direction": direction,
@@ -122,7 +130,8 @@ def conv_demo(dtype: str, direction: str, quick: bool, threads: int | None, as_j
         "threads": dispatcher.num_threads,
         "kernels": source,
     }
-    finish(rows, about, LEGEND, say, as_json)
+    rows = _run(dispatcher, dtype, direction, quick)
+    show(rows, COLUMNS, about, LEGEND, say, as_json)
 
 
 def _run(dispatcher: Dispatcher, dtype: str, direction: str, quick: bool) -> Iterator[Row]:
@@ -157,21 +166,6 @@ def _problem(sizes: tuple[int, ...], dtype: str, direction: str) -> ConvOptions:
         groups=1,
         dtype=dtype,
         out_dtype=None,
-    )
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    c, k, size, _, _ = LAYERS[row.layer]
-    return (
-        row.layer,
-        str(c),
-        str(k),
-        str(size),
-        _short(row.kernel),
-        human_time(row.seconds),
-        f"{row.gflops:.1f}",
-        f"{row.error:.1e}",
-        row.mark,
     )
 
 

@@ -17,13 +17,12 @@ from .demo_parts import (
     Checked,
     Legend,
     Say,
-    finish,
     kernels_of,
     largest_error,
+    show,
     silent,
-    table_line,
 )
-from .output import bold, human_time, plural
+from .output import human_time, plural
 from .params import Shape
 from .timing import interleaved
 
@@ -82,6 +81,19 @@ class Row(Checked):
     def place(self) -> str:
         return f"{self.layer} M={self.shape.m}"
 
+    def cells(self) -> tuple[str, ...]:
+        return (
+            self.layer,
+            f"{self.shape.n}x{self.shape.k}",
+            str(self.shape.m),
+            _short(self.kernel),
+            human_time(self.seconds),
+            f"{self.gflops:.1f}",
+            human_time(self.numpy_seconds) if self.numpy_seconds is not None else "-",
+            f"{self.error:.1e}",
+            self.mark,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
         shape = values.pop("shape")
@@ -101,18 +113,14 @@ def gemm_demo(dtype: str, quick: bool, threads: int | None, as_json: bool) -> No
 
     dispatcher = Dispatcher(registry, num_threads=threads)
     say(f"{MODEL} layers in {dtype}, {plural(dispatcher.num_threads, 'thread')}, {source}\n")
-    say(bold(table_line(COLUMNS, tuple(COLUMNS))))
-    rows = []
-    for row in _run(dispatcher, layers, dtype, 0.1 if quick else SECONDS):
-        rows.append(row)
-        say(table_line(COLUMNS, _cells(row)))
     about = {
         "model": MODEL,
         "dtype": dtype,
         "threads": dispatcher.num_threads,
         "kernels": source,
     }
-    finish(rows, about, _legend(dtype), say, as_json)
+    rows = _run(dispatcher, layers, dtype, 0.1 if quick else SECONDS)
+    show(rows, COLUMNS, about, _legend(dtype), say, as_json)
 
 
 def _legend(dtype: str) -> Legend:
@@ -173,20 +181,6 @@ def _widened_product(x: NDArray[Any], weight: NDArray[Any], out: NDArray[Any]) -
     for start in range(0, weight.shape[0], REFERENCE_ROWS):
         block = weight[start : start + REFERENCE_ROWS].astype(np.float32)
         out[:, start : start + REFERENCE_ROWS] = wide @ block.T
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    return (
-        row.layer,
-        f"{row.shape.n}x{row.shape.k}",
-        str(row.shape.m),
-        _short(row.kernel),
-        human_time(row.seconds),
-        f"{row.gflops:.1f}",
-        human_time(row.numpy_seconds) if row.numpy_seconds is not None else "-",
-        f"{row.error:.1e}",
-        row.mark,
-    )
 
 
 def _short(name: str) -> str:

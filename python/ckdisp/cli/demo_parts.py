@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .output import colour, plural, print_json
+from .output import bold, colour, plural, print_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +33,7 @@ def silent(text: str) -> None:
     """Says nothing."""
 
 
-class Checked:
+class Checked(ABC):
     """A result: ``error`` is the largest |result - reference| over the largest |reference|."""
 
     kernel: str
@@ -49,12 +50,17 @@ class Checked:
         return "" if self.ok else colour("WRONG", "red")
 
     @property
+    @abstractmethod
     def place(self) -> str:
         """What it is the result of."""
-        raise NotImplementedError
 
+    @abstractmethod
+    def cells(self) -> Sequence[str]:
+        """Its line of the table."""
+
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """It as JSON."""
 
     def verdict(self) -> dict[str, Any]:
         """The error, as JSON has numbers, and whether it is right."""
@@ -69,7 +75,7 @@ def largest_error(out: NDArray[Any], reference: NDArray[Any]) -> float:
     return float(difference.max() / np.abs(reference).max())
 
 
-def table_line(columns: Mapping[str, int], cells: Sequence[str]) -> str:
+def _line(columns: Mapping[str, int], cells: Sequence[str]) -> str:
     """A line of a table with these headers and widths."""
     parts = [
         f"{cell:<{width}}" if header in _LEFT else f"{cell:>{width}}"
@@ -92,10 +98,23 @@ class Legend:
     notes: tuple[str, ...] = ()
 
 
-def finish(
-    rows: Sequence[Checked], about: Mapping[str, Any], legend: Legend, say: Say, as_json: bool
+def show(
+    results: Iterable[Checked],
+    columns: Mapping[str, int],
+    about: Mapping[str, Any],
+    legend: Legend,
+    say: Say,
+    as_json: bool,
 ) -> None:
-    """Explain the table, or print ``about`` and the rows as JSON; exit with 1 if one is wrong."""
+    """Say a table of results as they come, and what it means, or print them and ``about`` as JSON.
+
+    Exits with 1 if a result is wrong.
+    """
+    say(bold(_line(columns, tuple(columns))))
+    rows = []
+    for row in results:
+        rows.append(row)
+        say(_line(columns, row.cells()))
     failed = [row for row in rows if not row.ok]
     if as_json:
         print_json({**about, "rows": [row.to_dict() for row in rows], "ok": not failed})

@@ -131,12 +131,9 @@ class WhereType(_ParamType):
 
 
 def _plain(text: str) -> Any:
-    """A value as JSON would hold it: ``128``, ``128x64x32``, ``true`` or a name."""
+    """A value as JSON would hold it: ``128``, ``true``, or a name or tile."""
     if text.isascii() and text.isdigit():
         return int(text)
-    parts = text.split("x")
-    if len(parts) > 1 and all(p.isascii() and p.isdigit() for p in parts):
-        return tuple(int(p) for p in parts)
     return {"true": True, "false": False}.get(text, text)
 
 

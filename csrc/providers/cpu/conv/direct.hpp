@@ -235,14 +235,16 @@ struct ConvDirect {
   static CKDISP_CPU_NOINLINE void depthwise(const Call& call, const Pixels& some,
                                             const Meetings& meetings, Index channel) noexcept {
     const Index rest = call.channels - channel;
+    const float* const packed = call.taps + weights_of(call.p, channel);
+    const Index apart = weights_of(call.p, lanes);
     F acc[pixels][vectors] = {};
     each_meeting<Inner>(
         call, meetings, channel, [&](const auto& pixel, Index tap) CKDISP_CPU_LAMBDA {
-          const float* const own = call.taps + weights_of(call.p, channel) + tap * lanes;
+          const float* const own = packed + tap * lanes;
           unroll<vectors>([&](auto v) CKDISP_CPU_LAMBDA {
             const Index count = Whole ? lanes : least(lanes, rest - v * lanes);
             if (!Whole && count <= 0) return;
-            const F w = load<F>(own + v * weights_of(call.p, lanes));
+            const F w = load<F>(own + v * apart);
             unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA {
               acc[i][v] += load_as_float<type_a, S>(pixel(i) + v * lanes * size_a, count) * w;
             });
@@ -267,9 +269,10 @@ struct ConvDirect {
       const Index own = channel + v;
       const Index count = Whole ? lanes : least(lanes, call.channels - own);
       if (!Whole && count <= 0) return;
+      const float* const packed = call.taps + weights_of(call.p, own);
       F acc[pixels] = {};
       each_meeting<Inner>(call, meetings, own, [&](const auto& pixel, Index tap) CKDISP_CPU_LAMBDA {
-        const float* w = call.taps + weights_of(call.p, own) + tap * depth * lanes;
+        const float* w = packed + tap * depth * lanes;
         F source[pixels];
         unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA {
           source[i] = load_as_float<type_a, S>(pixel(i), count);
