@@ -75,6 +75,15 @@ FAMILY = Enum(
         "conv.fwd",
         "conv.bwd_data",
         "conv.bwd_weight",
+        "fmha.fwd",
+        "fmha.splitkv",
+        "fmha.splitkv_combine",
+        "fmha.pagedkv",
+        "fmha.appendkv",
+        "fmha.batch_prefill",
+        "fmha.bwd_dot_do_o",
+        "fmha.bwd_dq_dk_dv",
+        "fmha.bwd_convert_dq",
     ),
     "kind of kernel",
 )
@@ -144,4 +153,72 @@ SPECIALIZATION = Enum(
     "ConvSpecialization",
     ("default", "filter1x1_pad0", "filter1x1_stride1_pad0", "filter3x3"),
     "filters that a convolution kernel is restricted to",
+)
+FMHA_DTYPE = Enum(
+    "FmhaDtype",
+    (
+        "fp32",
+        "fp16",
+        "bf16",
+        "fp8",
+        "bf8",
+        "fp8fp16",
+        "fp8bf16",
+        "fp8fp32",
+        "mxfp8",
+        "mxfp4",
+    ),
+    "types of Q, K, V and O: one for all, or that of Q, K, V and that of O",
+)
+FMHA_PIPELINE = Enum(
+    "FmhaPipeline",
+    (
+        "qr",
+        "qr_async",
+        "qs",
+        "qr_async_trload",
+        "v3",
+        "qr_pagedkv",
+        "qr_nwarp_sshuffle",
+        "splitkv_combine",
+        "appendkv",
+        "bwd",
+        "online",
+    ),
+    "main loop of an attention kernel; online is the CPU provider's",
+)
+FMHA_MODE = Enum(
+    "FmhaMode",
+    ("batch", "group", "any"),
+    "sequences of one length, or of many lengths one behind the other; any is decided by a call",
+)
+FMHA_MASK = Enum(
+    "FmhaMask",
+    ("no", "top_left", "bottom_right", "generic", "any"),
+    "which keys a query sees: all, a triangle, a window; any is decided by a call",
+)
+FMHA_BIAS = Enum(
+    "FmhaBias",
+    ("no", "bias", "alibi", "any"),
+    "what is added to the scores: nothing, a tensor, slopes times distance; any: a call decides",
+)
+FMHA_QSCALE = Enum(
+    "FmhaQscale",
+    ("no", "pertensor", "blockscale", "kv_blockscale"),
+    "scales of quantised Q, K and V",
+)
+FMHA_ROPE = Enum(
+    "FmhaRope",
+    ("none", "interleaved", "half_rotated", "any"),
+    "rotary embedding of appended keys; any is decided by a call",
+)
+FMHA_KV_LAYOUT = Enum(
+    "FmhaKvLayout",
+    ("none", "vectorized", "linear"),
+    "storage inside a page of batch prefill: split for vector loads, or row by row",
+)
+FMHA_KV_LOOKUP = Enum(
+    "FmhaKvLookup",
+    ("none", "vllm", "sglang"),
+    "how batch prefill finds pages: a row of a table for a sequence, or ranges of one list",
 )

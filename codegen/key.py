@@ -40,7 +40,7 @@ class KernelKey:
     def to_dict(self) -> dict[str, Any]:
         """Every field as plain JSON values; :meth:`from_dict` is the inverse."""
         return {
-            f.name: list(v) if f.kind == "ints" else v
+            f.name: list(f.written(v)) if f.kind == "ints" else v
             for f in fields_of(type(self))
             for v in (getattr(self, f.name),)
         }
@@ -97,7 +97,7 @@ def _tokens(key: KernelKey) -> list[str]:
         elif spec.kind == "int":
             parts.append(f"{spec.tag}{value}")
         else:
-            parts.append(spec.tag + "x".join(str(v) for v in value))
+            parts.append(spec.tag + "x".join(map(str, spec.written(value))))
     return parts
 
 
@@ -129,6 +129,8 @@ def _parse_run(op: str, text: str, run: tuple[FieldSpec, ...]) -> dict[str, Any]
             raise InvalidKey(f"cannot read the flags {text!r}")
         return {f.name: f.tag in letters for f in run}
     digits = text.removeprefix(spec.tag).split("x")
+    if spec.kind == "ints" and spec.least == 0 and text == spec.tag:
+        digits = []
     if not text.startswith(spec.tag) or not all(d.isascii() and d.isdigit() for d in digits):
         raise InvalidKey(f"cannot read {spec.name} from {text!r}")
     numbers = tuple(int(d) for d in digits)

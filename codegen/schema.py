@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,8 @@ class FieldSpec:
 
     ``kind`` is ``enum``, ``ints``, ``int`` or ``flag``; ``part`` is ``identity``, ``signature``
     (what is computed) or ``algorithm`` (how). ``tag`` is the letter of the field in names, and
-    ``components`` the suffixes of the columns of an ``ints`` field.
+    ``components`` the suffixes of the columns of an ``ints`` field. Zeros at the end of an ``ints``
+    field need not be written, down to ``least`` numbers, and are not in names and JSON.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class FieldSpec:
     tag: str = ""
     components: tuple[str, ...] = ()
     name: str = ""
+    least: int = 0
 
     def columns(self) -> tuple[str, ...]:
         """The column names of the field: ``tile`` has ``tile_m``, ``tile_n``, ``tile_k``."""
@@ -58,9 +60,24 @@ class FieldSpec:
         parts = value
         if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}(x[0-9]{1,18})*", value):
             parts = [int(part) for part in value.split("x")]  # as names and messages have it
-        if isinstance(parts, (str, bytes)) or not hasattr(parts, "__len__") or len(parts) != size:
-            raise InvalidKey(f"{self.name} must hold {size} integers, not {value!r}")
-        return tuple(self._int(part) for part in parts)
+        if (
+            isinstance(parts, (str, bytes))
+            or not hasattr(parts, "__len__")
+            or not self.least <= len(parts) <= size
+        ):
+            raise InvalidKey(f"{self.name} must hold {self._count()} integers, not {value!r}")
+        return tuple(self._int(part) for part in parts) + (0,) * (size - len(parts))
+
+    def _count(self) -> str:
+        size = len(self.components)
+        return str(size) if self.least == size else f"{self.least} to {size}"
+
+    def written(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """The numbers of an ``ints`` field that names and JSON show."""
+        size = len(value)
+        while size > self.least and value[size - 1] == 0:
+            size -= 1
+        return value[:size]
 
     def component(self, value: Any, name: str) -> int:
         """One checked component of an ``ints`` field, called ``name`` in errors."""
@@ -79,8 +96,11 @@ def enum_field(enum: Enum, part: str, doc: str) -> Any:
     return dataclasses.field(metadata={_META: FieldSpec("enum", part, doc, enum=enum)})
 
 
-def ints_field(components: str, tag: str, doc: str) -> Any:
-    spec = FieldSpec("ints", "algorithm", doc, tag=tag, components=tuple(components))
+def ints_field(components: Sequence[str], tag: str, doc: str, least: int | None = None) -> Any:
+    """Several integers; ``least``, if given, are those that must be written."""
+    names = tuple(components)
+    least = len(names) if least is None else least
+    spec = FieldSpec("ints", "algorithm", doc, tag=tag, components=names, least=least)
     return dataclasses.field(metadata={_META: spec})
 
 
@@ -88,8 +108,8 @@ def int_field(tag: str, part: str, doc: str) -> Any:
     return dataclasses.field(metadata={_META: FieldSpec("int", part, doc, tag=tag)})
 
 
-def flag_field(tag: str, doc: str) -> Any:
-    return dataclasses.field(metadata={_META: FieldSpec("flag", "algorithm", doc, tag=tag)})
+def flag_field(tag: str, doc: str, part: str = "algorithm") -> Any:
+    return dataclasses.field(metadata={_META: FieldSpec("flag", part, doc, tag=tag)})
 
 
 def fields_of(key_class: type) -> tuple[FieldSpec, ...]:
