@@ -10,12 +10,17 @@ from ..enums import FAMILY, unknown
 from ..errors import InvalidKey
 from ..key import KernelKey
 from .conv.key import ConvKey
+from .fmha.key import FmhaKey
 from .gemm.key import GemmKey
 
 if TYPE_CHECKING:
     from .definition import Op
 
-_KEY_CLASSES: dict[str, type[KernelKey]] = {"gemm": GemmKey, "conv": ConvKey}
+_KEY_CLASSES: dict[str, type[KernelKey]] = {
+    "gemm": GemmKey,
+    "conv": ConvKey,
+    "fmha": FmhaKey,
+}
 
 
 def key_classes() -> tuple[type[KernelKey], ...]:
