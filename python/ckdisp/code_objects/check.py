@@ -25,7 +25,10 @@ _TAILS = {
     "compv6": {(False, "odd"), (False, "even"), (True, "odd"), (True, "even")},
     "preshufflev2": {(True, "odd"), (True, "even")},
 }
-# Operand types in the names of matrix instructions: v_mfma_f32_32x32x8f16, v_wmma_i32_16x16x16_iu8.
+# What ends the sizes in the names of matrix instructions: v_mfma_f32_32x32x8f16,
+# v_wmma_i32_16x16x16_iu8, v_mfma_f32_4x4x4_16b_f16 with its 16 blocks, of which gfx90a says nothing.
+_SIZES = r"(\d|_\d+b)_?"
+# Then come the types of the operands.
 _OPERANDS = {
     "fp32": r"f32",
     "fp16": r"f16",
@@ -131,12 +134,12 @@ def _multiplies(opcode: str, key: KernelKey) -> bool:
     """Whether a matrix instruction takes operands of the key's types."""
     a, b = key.multiplied
     if a in _EIGHT_BITS and b in _EIGHT_BITS and key.arch in _WIDENED:
-        operands = rf"\d_?{_OPERANDS['fp32']}"
+        operands = rf"{_SIZES}{_OPERANDS['fp32']}"
     elif a in _EIGHT_BITS and b in _EIGHT_BITS:
         # Which of the two comes first depends on how C is stored.
         operands = rf"_(f8f6f4|{a}_{b}|{b}_{a})"
     elif a == b and a in _OPERANDS:
-        operands = rf"\d_?{_OPERANDS[a]}"
+        operands = rf"{_SIZES}{_OPERANDS[a]}"
     else:
         return False
     return re.search(rf"{operands}$", opcode.removesuffix("_e64")) is not None
