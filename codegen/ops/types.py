@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,11 @@ from ..rules import Rule
 from . import facts
 from .kinds import kind_rule
 from .tiles import join
+
+_OLD = ("cdna1", "cdna2")
+# For gfx90a, compv6: 128x32x64 per wave compile in two minutes, 256x32x64 in four; 256x64x64 not in
+# half an hour, and with compv3 not in seven minutes.
+MAX_EMULATED = 1 << 19
 
 # By codes: whether A of a type may give C of a type.
 OUTPUTS = np.array([[t in facts.outputs(a) for t in DTYPE.values] for a in DTYPE.values])
@@ -87,16 +93,38 @@ def type_rules(
     )
 
 
-def native_int8(columns: str, first: Callable[[Columns], Array]) -> Rule:
-    """The rule of int8 on a GPU, where ``first`` finds the type of A in ``columns``."""
-    return kind_rule(
-        True,
-        "native_int8",
-        "int8 needs integer matrix instructions that CK Tile uses",
-        columns,
-        lambda c: (first(c) != DTYPE.code("int8")) | ~facts.in_family(c, ("cdna1", "cdna2")),
-        lambda k: (
-            f"CK Tile compiles int8 on {k.arch} to fp32 matrix instructions, "
-            "whose results are not known to be right; use gfx942 or later"
+def instruction_rules(columns: str, first: Callable[[Columns], Array]) -> tuple[Rule, ...]:
+    """The rules of GPUs without instructions of a type, which ``first`` finds in ``columns``."""
+
+    def emulated(c: Columns) -> Array:
+        widened = facts.one_of(DTYPE, facts.NARROW_FLOATS, first(c)) & facts.in_family(c, _OLD)
+        products = math.prod(c[f"tile_{side}"].astype(np.int64) for side in "mnk")
+        waves = math.prod(c[f"wave_{side}"].astype(np.int64) for side in "mnk")
+        return np.asarray(~widened | (products <= MAX_EMULATED * waves))
+
+    return (
+        kind_rule(
+            True,
+            "native_int8",
+            "int8 needs integer matrix instructions that CK Tile uses",
+            columns,
+            lambda c: (first(c) != DTYPE.code("int8")) | ~facts.in_family(c, _OLD),
+            lambda k: (
+                f"CK Tile compiles int8 on {k.arch} to fp32 matrix instructions, "
+                "whose results are not known to be right; use gfx942 or later"
+            ),
+        ),
+        kind_rule(
+            True,
+            "emulated_tile",
+            "fp8 and bf8 on gfx90a are unrolled conversions and fp32 instructions, not too many",
+            f"{columns} tile_m tile_n tile_k wave_m wave_n wave_k",
+            emulated,
+            lambda k: (
+                f"{k.arch} emulates {k.multiplied[0]}: {MAX_EMULATED} products for a wave and step "
+                f"are the most that compile in minutes, and a tile of {join((k.tile,))} for "
+                f"{join((k.wave,))} waves has {math.prod(k.tile) // max(math.prod(k.wave), 1)}; "
+                "use a smaller tile, or gfx942 or later"
+            ),
         ),
     )

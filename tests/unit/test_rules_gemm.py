@@ -62,6 +62,11 @@ BROKEN = {
         {**GPU, "arch": "gfx90a", "dtype": "int8"},
         "int8 on gfx90a to fp32 matrix instructions",
     ),
+    "emulated_tile": (
+        {**GPU, "arch": "gfx90a", "dtype": "fp8", "tile": (256, 256, 64), "wave": (1, 4, 1)}
+        | {"warp": (32, 32, 16)},
+        "gfx90a emulates fp8: 524288 products for a wave and step",
+    ),
     "waves": ({**GPU, "wave": (1, 8, 1), "warp": (16, 16, 16)}, "no 1x8x1 waves per block"),
     "tile_minimum": (
         {**GPU, "tile": (4, 64, 64), "wave": (1, 1, 1), "warp": (4, 64, 16)},

@@ -15,7 +15,7 @@ from ...enums import EPILOGUE, FAMILY, SPECIALIZATION
 from ...rules import Rule
 from .. import facts, spread
 from ..kinds import kind_rule
-from ..types import native_int8
+from ..types import instruction_rules
 from .columns import operand
 from .key import ConvKey
 from .operands import DTYPES
@@ -182,7 +182,7 @@ RULES: tuple[Rule, ...] = (
             f"for {k.multiplied[0]} and warp tile {'x'.join(map(str, k.warp))}"
         ),
     ),
-    native_int8(f"family {_dtypes}", lambda c: operand(c, 0)),
+    *instruction_rules(f"family {_dtypes}", lambda c: operand(c, 0)),
     _gpu_rule(
         "mixed_types",
         "fp8 x bf8 needs a pipeline that picks the instruction by both types",

@@ -13,7 +13,7 @@ from ...enums import DTYPE, ELEMENTWISE, EPILOGUE, FAMILY, LAYOUT, SCHEDULER
 from ...rules import Rule
 from .. import facts, lds, tiles
 from ..kinds import kind_rule
-from ..types import native_int8
+from ..types import instruction_rules
 from . import tables
 from .key import GemmKey
 
@@ -145,7 +145,7 @@ RULES: tuple[Rule, ...] = (
             "preshufflev2, intrawave and interwave are for the others"
         ),
     ),
-    native_int8("dtype_a", lambda c: c["dtype_a"]),
+    *instruction_rules("dtype_a", lambda c: c["dtype_a"]),
     _gpu_rule(
         "tile_minimum",
         "the block tile is not smaller than the operator's minimum",

@@ -26,7 +26,7 @@ _TAILS = {
     "preshufflev2": {(True, "odd"), (True, "even")},
 }
 # What ends the sizes in the names of matrix instructions: v_mfma_f32_32x32x8f16,
-# v_wmma_i32_16x16x16_iu8, v_mfma_f32_4x4x4_16b_f16 with its 16 blocks, of which gfx90a says nothing.
+# v_wmma_i32_16x16x16_iu8, v_mfma_f32_4x4x4_16b_f16 with its 16 blocks.
 _SIZES = r"(\d|_\d+b)_?"
 # Then come the types of the operands.
 _OPERANDS = {
