@@ -53,6 +53,7 @@ class _CppField:
     cpp_type: str
     extent: str
     doc: str
+    visited: str
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,10 @@ def _cpp_field(spec: FieldSpec) -> _CppField:
     types = {"flag": "bool", "int": "std::int32_t", "ints": "std::int32_t"}
     cpp_type = spec.enum.cpp if spec.enum is not None else types[spec.kind]
     extent = f"[{len(spec.components)}]" if spec.components else ""
-    return _CppField(spec.name, cpp_type, extent, spec.doc)
+    visited, size = f"key.{spec.name}", len(spec.components)
+    if spec.least < size:
+        visited = f"WrittenNumbers{{{visited}, {size}, {spec.least}}}"
+    return _CppField(spec.name, cpp_type, extent, spec.doc, visited)
 
 
 def _cpp_key(key_class: type[KernelKey]) -> _CppKey:

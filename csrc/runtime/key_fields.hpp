@@ -17,7 +17,7 @@ std::string field_text(const T& value) {
     return to_name(value);
   } else if constexpr (std::is_same_v<T, bool>) {
     return value ? "true" : "false";
-  } else if constexpr (std::is_array_v<T>) {
+  } else if constexpr (std::is_array_v<T> || std::is_same_v<T, WrittenNumbers>) {
     std::string text;
     for (const auto item : value) text += (text.empty() ? "" : "x") + std::to_string(item);
     return text;
@@ -30,7 +30,7 @@ template <class T>
 std::string field_json(const T& value) {
   if constexpr (std::is_enum_v<T>) {
     return json::quote(to_name(value));
-  } else if constexpr (std::is_array_v<T>) {
+  } else if constexpr (std::is_array_v<T> || std::is_same_v<T, WrittenNumbers>) {
     json::List items;
     for (const auto item : value) items.add(std::to_string(item));
     return items.array();
