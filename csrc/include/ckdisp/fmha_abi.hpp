@@ -33,10 +33,12 @@ struct FmhaProblemData {
   std::int64_t sink;                       // first keys that every query sees in spite of a mask
   std::int64_t page_size;                  // rows of a page; 0 without pages
   std::int64_t num_pages;                  // pages in all
-  std::int64_t pages_per_seq;              // width of the page table
+  std::int64_t pages_per_seq;              // width of the page table; sglang: length of the list
   std::int64_t seqlen_new;                 // fmha_appendkv: rows appended to each sequence
   std::int64_t rotary_dim;                 // fmha_appendkv: numbers of a row that are rotated
-  std::int64_t num_splits;  // fmha_splitkv: parts of the keys; 0 lets the plan choose
+  // fmha_splitkv: parts of the keys; 0 lets the plan choose. In the stages of a plan it is never 0:
+  // then the parts of lse_acc and o_acc, or of dq_acc.
+  std::int64_t num_splits;
 
   FmhaStrides q, k, v, o;       // in pages k and v have the strides of (page, head, row)
   FmhaStrides bias, dbias;      // per batch and head a matrix of seqlen_q x seqlen_k
@@ -64,7 +66,7 @@ struct FmhaProblemData {
   bool paged_kv;
   bool dbias_out;
   bool deterministic;
-  std::uint8_t reserved[6];  // zero: problems are hashed and compared bytewise
+  std::uint8_t reserved[5];  // zero: problems are hashed and compared bytewise
 };
 
 // The data of one call; what the problem does not need is null. Element types follow the dtype:
@@ -103,11 +105,12 @@ struct FmhaArgs {
   void* dv = nullptr;
   void* dbias = nullptr;
 
-  // What stages hand on, in the workspace of the plan, which sets them.
-  float* lse_acc = nullptr;  // num_splits x batch x nhead_q x seqlen_q
-  float* o_acc = nullptr;    // num_splits x batch x nhead_q x seqlen_q x hdim_v
-  float* delta = nullptr;    // batch x nhead_q x seqlen_q: the row sums of dO * O
-  float* dq_acc = nullptr;
+  // What stages hand on, in the workspace of the plan, which sets them: room for
+  // num_splits x batch x nhead_q x seqlen_q rows, which in mode batch lie in this order.
+  float* lse_acc = nullptr;  // one number a row
+  float* o_acc = nullptr;    // hdim_v numbers a row
+  float* delta = nullptr;    // the row sums of dO * O; with the strides of lse, without splits
+  float* dq_acc = nullptr;   // hdim_q numbers a row; null when the kernel writes dq itself
 
   float scale = 0;  // of the scores; the caller's default is 1 / sqrt(hdim_q)
   float soft_cap = 0;
