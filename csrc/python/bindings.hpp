@@ -15,6 +15,7 @@ void bind_schema(nb::module_& module);
 void bind_registry(nb::module_& module);
 void bind_problem(nb::module_& module);
 void bind_conv_problem(nb::module_& module);
+void bind_fmha_problem(nb::module_& module);
 void bind_device(nb::module_& module);
 void bind_dispatcher(nb::module_& module);
 

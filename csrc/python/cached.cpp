@@ -94,6 +94,16 @@ nb::object Cached::channels_second(nb::handle tensor) const {
   return nb::object(view(tensor));
 }
 
+nb::object Cached::as_bytes(nb::handle tensor) const {
+  const nb::handle view = helper(as_bytes_, "as_bytes");
+  return nb::object(view(tensor));
+}
+
+nb::object Cached::copy_of(nb::handle tensor) const {
+  const nb::handle copy = helper(copy_of_, "copy_of");
+  return nb::object(copy(tensor));
+}
+
 std::uintptr_t Cached::framework_stream(nb::handle tensor, int device) const {
   const nb::handle current = helper(current_stream_, "current_stream");
   return nb::cast<std::uintptr_t>(current(tensor, device));

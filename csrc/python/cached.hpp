@@ -33,6 +33,10 @@ class Cached {
                              bool fnuz) const;
   // A view of a dense (N, *spatial, C) tensor as (N, C, *spatial).
   nb::object channels_second(nb::handle tensor) const;
+  // A view of bytes as numbers without a sign.
+  nb::object as_bytes(nb::handle tensor) const;
+  // A dense copy of a tensor, of its framework.
+  nb::object copy_of(nb::handle tensor) const;
   // The stream that the framework of a GPU's tensor works on; 0 is the default stream.
   std::uintptr_t framework_stream(nb::handle tensor, int device) const;
   nb::object convert_like(nb::handle like, nb::handle array) const;
@@ -48,7 +52,7 @@ class Cached {
 
   nb::object empty_, requires_grad_;
   mutable nb::object find_extension_, check_gradient_, make_dtype_, make_empty_, convert_, name_of_,
-      channels_second_, current_stream_;
+      channels_second_, current_stream_, as_bytes_, copy_of_;
   mutable nb::object dtypes_[EnumNames<Dtype>::size];
   mutable SmallCache<std::optional<Dtype>> extension_dtypes_;
   mutable SmallCache<const dlpack::Exchange*> exchanges_;

@@ -17,6 +17,7 @@
 #include "bindings.hpp"
 #include "call.hpp"
 #include "conv_call.hpp"
+#include "fmha_call.hpp"
 #include "output.hpp"
 
 namespace ckdisp::python {
@@ -226,6 +227,15 @@ nb::object conv_gradient(const CollectedDispatcher& self, nb::handle first, nb::
   return convolve(self, family, first, second, shape, options);
 }
 
+nb::object fmha(const CollectedDispatcher& self, const char* family, const nb::dict& given) {
+  const FmhaOptions options(given);
+  const char* name = kernel_name(options["kernel"]);
+  FmhaCall call = resolve_fmha(fmha_family_from(family), options, stream_value(options["stream"]));
+  call.point_scales();
+  run(self, name, call);
+  return finish_results(call);
+}
+
 GemmProblemData problem_from_tensors(const CollectedDispatcher* dispatcher, nb::handle a,
                                      nb::handle b, nb::handle d, nb::handle epilogue,
                                      nb::handle out, nb::handle out_dtype, nb::handle k_batch) {
@@ -317,10 +327,12 @@ void bind_dispatcher(nb::module_& module) {
            nb::arg("stride").none(), nb::arg("padding").none(), nb::arg("dilation").none(),
            nb::arg("groups").none(), nb::arg("out").none(), nb::arg("out_dtype").none(),
            nb::arg("kernel").none(), nb::arg("stream").none());
+  type.def("fmha", &fmha, nb::arg("family"), nb::arg("options"));
   bind_gradient<Family::conv_bwd_data>(type, "conv_bwd_data");
   bind_gradient<Family::conv_bwd_weight>(type, "conv_bwd_weight");
   bind_questions<GemmProblemData>(type);
   bind_questions<ConvProblemData>(type);
+  bind_questions<FmhaProblemData>(type);
   module.def("gemm_problem", &problem_from_tensors, nb::arg("dispatcher").none(),
              nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(),
              nb::arg("epilogue").none(), nb::arg("out").none(), nb::arg("out_dtype").none(),

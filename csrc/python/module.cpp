@@ -10,6 +10,7 @@ NB_MODULE(_core, module) {
   bind_registry(module);
   bind_problem(module);
   bind_conv_problem(module);
+  bind_fmha_problem(module);
   bind_device(module);
   bind_dispatcher(module);
 }

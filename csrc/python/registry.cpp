@@ -32,6 +32,8 @@ const char* op_name(Kernel kernel) {
       return "gemm";
     case Op::conv:
       return "conv";
+    case Op::fmha:
+      return "fmha";
   }
   return "?";
 }

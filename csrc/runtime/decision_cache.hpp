@@ -8,15 +8,26 @@
 #include <memory>
 #include <type_traits>
 
+#include <ckdisp/any_problem.hpp>
 #include <ckdisp/library.hpp>
 
 #include "run_kernel.hpp"
 
 namespace ckdisp::detail {
 
-struct Decision {
+struct Choice {
   const KernelRecord* kernel;
   Needs needs;
+};
+
+// The kernels that solve a problem, in the order of their work.
+template <class Problem>
+struct Decision {
+  static constexpr int kMost = OpOf<Problem>::kernels;
+
+  Choice choices[kMost];
+  int count;
+  std::int64_t num_splits;  // parts that one kernel hands to the next, where there are several
 };
 
 // Sets of four slots, each guarded by a sequence number: odd while a writer is in the slot, and
@@ -24,39 +35,47 @@ struct Decision {
 // Full sets replace their slots in turn. Slots hold values, hence nothing is ever reclaimed.
 template <class Problem>
 class DecisionCache {
+  using Made = Decision<Problem>;
   static_assert(std::is_trivially_copyable_v<Problem> && sizeof(Problem) % 8 == 0);
   static_assert(std::has_unique_object_representations_v<Problem>, "padding would be compared");
   static constexpr std::size_t kWords = sizeof(Problem) / 8;
-  static constexpr std::size_t kWays = 4, kSets = 512;
+  // Slots of large problems are fewer: about as much memory.
+  static constexpr std::size_t kWays = 4, kSets = kWords > 48 ? 256 : 512;
   using Words = std::array<std::uint64_t, kWords>;
 
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> sequence{0};
     std::atomic<std::uint64_t> tag{0};
     std::array<std::atomic<std::uint64_t>, kWords> problem{};
-    std::atomic<const KernelRecord*> kernel{nullptr};
+    std::array<std::atomic<const KernelRecord*>, Made::kMost> kernels{};  // null behind the last
     // Bytes of workspace; in bit 0 whether to prepare, in bit 1 whether to convert.
-    std::atomic<std::uint64_t> needs{0};
+    std::array<std::atomic<std::uint64_t>, Made::kMost> needs{};
+    std::atomic<std::int64_t> num_splits{0};
   };
 
  public:
   // `tag` stands for all else that the decision depends on; never 0.
-  bool find(const Problem& problem, std::uint64_t tag, Decision* out) const noexcept {
+  bool find(const Problem& problem, std::uint64_t tag, Made* out) const noexcept {
     const Words words = to_words(problem);
     const Slot* set = &slots_[set_of(words, tag)];
     for (const Slot* slot = set; slot != set + kWays; ++slot) {
       // Acquire loads keep the second look at the sequence behind the reads it vouches for.
       const std::uint64_t before = slot->sequence.load(std::memory_order_acquire);
       if (!holds(*slot, words, tag)) continue;
-      out->kernel = slot->kernel.load(std::memory_order_acquire);
-      const std::uint64_t needs = slot->needs.load(std::memory_order_acquire);
-      out->needs = {needs >> 2, (needs & 1) != 0, true, (needs & 2) != 0};
+      out->count = 0;
+      for (std::size_t i = 0; i < Made::kMost; ++i) {
+        const KernelRecord* kernel = slot->kernels[i].load(std::memory_order_acquire);
+        const std::uint64_t needs = slot->needs[i].load(std::memory_order_acquire);
+        out->choices[i] = {kernel, {needs >> 2, (needs & 1) != 0, true, (needs & 2) != 0}};
+        if (kernel != nullptr) ++out->count;
+      }
+      out->num_splits = slot->num_splits.load(std::memory_order_acquire);
       if (before % 2 == 0 && slot->sequence.load(std::memory_order_relaxed) == before) return true;
     }
     return false;
   }
 
-  void store(const Problem& problem, std::uint64_t tag, const Decision& decision) noexcept {
+  void store(const Problem& problem, std::uint64_t tag, const Made& decision) noexcept {
     const Words words = to_words(problem);
     Slot* set = &slots_[set_of(words, tag)];
     Slot* slot = set + turn_.fetch_add(1, std::memory_order_relaxed) % kWays;
@@ -74,11 +93,16 @@ class DecisionCache {
     for (std::size_t i = 0; i < kWords; ++i) {
       slot->problem[i].store(words[i], std::memory_order_release);
     }
-    slot->kernel.store(decision.kernel, std::memory_order_release);
-    const std::uint64_t needs = decision.needs.workspace_bytes << 2 |
-                                (decision.needs.convert ? 2u : 0u) |
-                                (decision.needs.prepare ? 1u : 0u);
-    slot->needs.store(needs, std::memory_order_release);
+    for (std::size_t i = 0; i < Made::kMost; ++i) {
+      const bool used = i < static_cast<std::size_t>(decision.count);
+      const Needs needs = used ? decision.choices[i].needs : Needs{};
+      slot->kernels[i].store(used ? decision.choices[i].kernel : nullptr,
+                             std::memory_order_release);
+      slot->needs[i].store(
+          needs.workspace_bytes << 2 | (needs.convert ? 2u : 0u) | (needs.prepare ? 1u : 0u),
+          std::memory_order_release);
+    }
+    slot->num_splits.store(decision.num_splits, std::memory_order_release);
     slot->sequence.store(before + 2, std::memory_order_release);
   }
 

@@ -6,8 +6,10 @@
 #include <string>
 #include <utility>
 
+#include "fmha_family.hpp"
 #include "hip.hpp"
 #include "snapshot.hpp"
+#include "target.hpp"
 
 namespace ckdisp::detail {
 namespace {
@@ -59,6 +61,24 @@ std::string build_command(const ConvProblemData& p, Arch arch) {
   return command.text();
 }
 
+// A kernel of a CPU takes every choice that it can, one of a GPU exactly these.
+std::string build_command(const FmhaProblemData& p, Arch arch) {
+  BuildCommand command(to_name(p.family), arch);
+  command.where("dtype", to_name(p.dtype));
+  if (!is_gpu(arch)) return command.text();
+  const unsigned compares = fmha_family(p.family).compares;
+  const auto flag = [](bool on) { return on ? "true" : "false"; };
+  command.where("hdim_q", std::to_string(p.hdim_q));
+  command.where("hdim_v", std::to_string(p.hdim_v));
+  command.where("mode", to_name(p.mode));
+  if ((compares & kFmhaMask) != 0) command.where("mask", to_name(p.mask));
+  if ((compares & kFmhaBias) != 0) command.where("bias", to_name(p.bias_kind));
+  if ((compares & kFmhaLse) != 0) command.where("lse", flag(p.lse_out));
+  if ((compares & kFmhaDropout) != 0) command.where("dropout", flag(p.dropout));
+  if ((compares & kFmhaSoftCap) != 0) command.where("logits", flag(p.logits));
+  return command.text();
+}
+
 // The element types of the two tensors that are multiplied.
 std::pair<Dtype, Dtype> factors(const GemmProblemData& p) { return {p.dtype_a, p.dtype_b}; }
 std::pair<Dtype, Dtype> factors(const ConvProblemData& p) {
@@ -70,6 +90,10 @@ std::pair<Dtype, Dtype> factors(const ConvProblemData& p) {
     default:
       return {p.dtype_in, p.dtype_wei};
   }
+}
+
+std::pair<Dtype, Dtype> factors(const FmhaProblemData& p) {
+  return {input_type(p.dtype), input_type(p.dtype)};
 }
 
 bool is_eight_bit_float(Dtype dtype) { return dtype == Dtype::fp8 || dtype == Dtype::bf8; }
@@ -90,6 +114,14 @@ std::string near_miss(const ConvKey& key, const ConvProblemData& problem) {
   if (key.dtype_in != problem.dtype_in || key.dtype_wei != problem.dtype_wei) return "";
   return std::string(to_name(key.family)) + " " + to_name(key.layout) + " -> " +
          to_name(key.dtype_out);
+}
+
+// Of kernels of the same family and type, how they differ.
+std::string near_miss(const FmhaKey& key, const FmhaProblemData& problem) {
+  if (key.family != problem.family || key.dtype != problem.dtype) return "";
+  Refusal refusal{};
+  if (same_signature(key, problem, &refusal)) return "";
+  return std::string("one that ") + refusal.text;
 }
 
 // What the registry has for the same element types, so that a wrong layout shows at once.
@@ -180,6 +212,7 @@ DeviceError needs_device(const Problem& problem, const std::vector<Candidate>& c
 
 CKDISP_ERRORS_OF(GemmProblemData)
 CKDISP_ERRORS_OF(ConvProblemData)
+CKDISP_ERRORS_OF(FmhaProblemData)
 #undef CKDISP_ERRORS_OF
 
 }  // namespace ckdisp::detail

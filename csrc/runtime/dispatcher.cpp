@@ -1,4 +1,5 @@
 #include <ckdisp/cpu.hpp>
+#include <ckdisp/device.hpp>
 #include <ckdisp/dispatcher.hpp>
 #include <ckdisp/errors.hpp>
 #include <ckdisp/names.hpp>
@@ -10,18 +11,21 @@
 #include <variant>
 
 #include "after_fork.hpp"
+#include "choice.hpp"
 #include "decision_cache.hpp"
 #include "dispatch_errors.hpp"
-#include "run_kernel.hpp"
-#include "snapshot.hpp"
-#include "target.hpp"
+#include "fmha_plan.hpp"
+#include "run_decision.hpp"
 
 namespace ckdisp {
 
 using detail::Candidates;
+using detail::Choice;
 using detail::Decision;
+using detail::HandedOn;
 using detail::Indexed;
-using detail::Snapshot;
+using detail::KernelRecord;
+using detail::Question;
 using detail::Target;
 
 namespace {
@@ -29,11 +33,8 @@ namespace {
 constexpr int kMaxThreads = 4096;  // both fit the cache tag
 constexpr int kMaxDevice = 253;
 
-template <class Problem>
-const Candidates* candidates_of(const Snapshot& view, const Problem& problem) {
-  const auto found = view.by_signature.find(detail::packed_signature(problem));
-  return found != view.by_signature.end() ? &found->second : nullptr;
-}
+// What runs side by side on a device that is not here.
+constexpr int kUsualComputeUnits = 64;
 
 }  // namespace
 
@@ -82,84 +83,94 @@ struct Dispatcher::Impl {
   }
 
   template <class Problem>
-  Decision decide(const Problem& problem, const Launch& launch) const {
+  Decision<Problem> decide(const Problem& problem, const Launch& launch) const {
     const std::uint64_t generation = registry.generation();
     const std::uint64_t tag = generation << 24 |
                               static_cast<std::uint64_t>(launch.device + 1) << 16 |
                               static_cast<std::uint64_t>(launch.num_threads);
-    Decision decision;
+    Decision<Problem> decision;
     auto& cache = std::get<detail::DecisionCache<Problem>>(caches);
     if (cache.find(problem, tag, &decision)) return decision;
     validate(problem);
     const auto view = registry.snapshot();
-    const detail::KernelRecord* chosen = choose(*view, problem, launch);
-    decision = {chosen, detail::needs_of(*chosen->table, &problem, launch)};
+    std::optional<Target> made;
+    decision = solve(Question<Problem>{*view, problem, launch, target_of(launch, &made)}, nullptr);
     if (view->generation == generation) cache.store(problem, tag, decision);
     return decision;
   }
 
+  // The kernels that solve a problem: `main` does the main work, or is chosen if it is null.
   template <class Problem>
-  const detail::KernelRecord* choose(const Snapshot& view, const Problem& problem,
-                                     const Launch& launch) const {
-    std::optional<Target> made;
-    const Target& target = target_of(launch, &made);
-    const Candidates* candidates = candidates_of(view, problem);
-    if (candidates == nullptr) {
+  Decision<Problem> solve(const Question<Problem>& question, const KernelRecord* main) const {
+    return {{made_choice(question, main)}, 1, 0};
+  }
+  Decision<FmhaProblemData> solve(const Question<FmhaProblemData>& question,
+                                  const KernelRecord* main) const {
+    const auto& [view, problem, launch, target, none] = question;
+    const auto stage = [&](Family family, std::int64_t splits, const KernelRecord* first,
+                           const KernelRecord* given) {
+      const FmhaProblemData part = detail::as_stage(problem, family, splits);
+      return made_choice(Question<FmhaProblemData>{view, part, launch, target, first}, given);
+    };
+    if (problem.family == Family::fmha_splitkv) {
+      const std::int64_t splits = detail::choose_splits(problem, workers(launch));
+      const Choice part = stage(problem.family, splits, nullptr, main);
+      const Choice sum = stage(Family::fmha_splitkv_combine, splits, part.kernel, nullptr);
+      return {{part, sum}, 2, splits};
+    }
+    if (problem.family == Family::fmha_bwd_dq_dk_dv) {
+      if (main == nullptr) main = choose(question);
+      const FmhaKey& key = Kernel(main).fmha_key();
+      const std::int64_t parts = detail::parts_of_dq(key, problem);
+      const Choice gradients = stage(problem.family, parts, nullptr, main);
+      const Choice sums = stage(Family::fmha_bwd_dot_do_o, parts, main, nullptr);
+      if (!detail::accumulates_dq(key)) return {{sums, gradients}, 2, parts};
+      return {
+          {sums, gradients, stage(Family::fmha_bwd_convert_dq, parts, main, nullptr)}, 3, parts};
+    }
+    return {{made_choice(question, main)}, 1, problem.num_splits};
+  }
+
+  // The problem as its main kernel sees it.
+  template <class Problem>
+  const Problem& resolved(const Problem& problem, const Launch&) const {
+    return problem;
+  }
+  FmhaProblemData resolved(const FmhaProblemData& problem, const Launch& launch) const {
+    if (problem.family != Family::fmha_splitkv) return problem;
+    return detail::as_stage(problem, problem.family,
+                            detail::choose_splits(problem, workers(launch)));
+  }
+
+  // What works at once: threads, or blocks of a device at two for each compute unit.
+  int workers(const Launch& launch) const {
+    if (launch.device >= 0) return 2 * device(launch.device).compute_units;
+    const bool gpu = !home.arches().empty() && detail::is_gpu(home.arches().front());
+    return gpu ? 2 * kUsualComputeUnits : launch.num_threads;
+  }
+
+  template <class Problem>
+  Choice made_choice(const Question<Problem>& question, const KernelRecord* given) const {
+    const KernelRecord* kernel = given != nullptr ? given : choose(question);
+    return {kernel, detail::needs_of(*kernel->table, &question.problem, question.launch)};
+  }
+
+  template <class Problem>
+  const KernelRecord* choose(const Question<Problem>& question) const {
+    const auto& [view, problem, launch, target, first] = question;
+    const Candidates* candidates = question.candidates();
+    if (!detail::has_signature_anywhere(question)) {
       throw detail::kernel_not_found(registry, problem, target.arches());
     }
     if (options.ordering || options.strategy == Strategy::first) {
-      const std::vector<Kernel> supporting = supporting_of(view, *candidates, problem, target);
+      const std::vector<Kernel> supporting = detail::supporting(question, *candidates);
       if (!supporting.empty()) {
         return (options.ordering ? ask(problem, supporting) : supporting.front()).record();
       }
-    } else if (const Indexed* best = cheapest(view, *candidates, problem, launch, target)) {
-      return view.entries[best->entry].kernel.record();
+    } else if (const Indexed* best = detail::cheapest(question, *candidates)) {
+      return question.kernel_of(*best).record();
     }
-    refuse_all(explain_all(view, problem, launch, target), problem, target);
-  }
-
-  // Kernels of other architectures are never asked: a CPU's may hold instructions, even in their
-  // checks, that this machine lacks.
-  static bool usable(const Snapshot& view, const Indexed& candidate, const Target& target) {
-    return !candidate.picky || target.rank(view.entries[candidate.entry].kernel) != Target::kNever;
-  }
-
-  template <class Problem>
-  static const Indexed* cheapest(const Snapshot& view, const Candidates& candidates,
-                                 const Problem& problem, const Launch& launch,
-                                 const Target& target) {
-    for (const Arch arch : target.arches()) {
-      const Indexed* best = nullptr;
-      double best_cost = 0;
-      for (const Indexed& candidate : candidates.of(arch)) {
-        if (!candidate.supports(&problem, nullptr)) continue;
-        const double cost = candidate.cost(&problem, &launch);
-        if (best != nullptr && !(cost < best_cost)) continue;
-        if (!usable(view, candidate, target)) continue;
-        best = &candidate;
-        best_cost = cost;
-      }
-      if (best != nullptr) return best;
-    }
-    return nullptr;
-  }
-
-  // In the registry's order.
-  template <class Problem>
-  static std::vector<Kernel> supporting_of(const Snapshot& view, const Candidates& candidates,
-                                           const Problem& problem, const Target& target) {
-    std::vector<std::uint32_t> entries;
-    for (const Arch arch : target.arches()) {
-      for (const Indexed& candidate : candidates.of(arch)) {
-        if (usable(view, candidate, target) && candidate.supports(&problem, nullptr)) {
-          entries.push_back(candidate.entry);
-        }
-      }
-    }
-    std::sort(entries.begin(), entries.end());
-    std::vector<Kernel> out;
-    for (const std::uint32_t entry : entries) out.push_back(view.entries[entry].kernel);
-    return out;
+    refuse_all(detail::examine_all(question), problem, target);
   }
 
   // A problem that a device could solve lacks the device; any other lacks a kernel.
@@ -189,53 +200,19 @@ struct Dispatcher::Impl {
     return order.front();
   }
 
-  template <class Problem>
-  static Candidate examine(Kernel kernel, const Problem& problem, const Launch& launch,
-                           const Target& target) {
-    Refusal refusal{};
-    Candidate out{kernel, false, Reason::none, "", 0, -1};
-    const bool usable = target.rank(kernel) != Target::kNever;
-    // Only a CPU kernel's checks may hold instructions that this machine lacks.
-    const bool may_ask = usable || detail::is_gpu(kernel.arch());
-    if (detail::same_signature(kernel, problem, &refusal) &&
-        (!may_ask || kernel.table()->supports(&problem, &refusal))) {
-      if (usable) {
-        out.supported = true;
-        out.cost = kernel.table()->cost(&problem, &launch);
-      } else {
-        target.refuse_kernel(kernel, &out.reason, &out.text);
-      }
-      return out;
-    }
-    out.reason = refusal.reason;
-    out.text = refusal.text;
-    return out;
-  }
-
   // Throws unless this very kernel can serve the call.
   template <class Problem>
   void check_call(Kernel kernel, const Problem& problem, const ArgsOf<Problem>& args,
                   const Launch& launch) const {
     validate(problem);
-    validate(problem, args);
+    detail::check_args(problem, args, launch);
     std::optional<Target> made;
     const Target& target = target_of(launch, &made);
-    const Candidate candidate = examine(kernel, problem, launch, target);
+    const auto view = registry.snapshot();
+    const Candidate candidate =
+        detail::examine(Question<Problem>{*view, problem, launch, target}, kernel);
     if (!candidate.supported) refuse_all({candidate}, problem, target);
     if (home.is_plan()) detail::check_place(kernel, launch);
-  }
-
-  // In the registry's order, without ranks.
-  template <class Problem>
-  static std::vector<Candidate> explain_all(const Snapshot& view, const Problem& problem,
-                                            const Launch& launch, const Target& target) {
-    std::vector<Candidate> out;
-    out.reserve(view.entries.size());
-    for (const detail::Entry& entry : view.entries) {
-      if (entry.kernel.op() != OpOf<Problem>::op) continue;
-      out.push_back(examine(entry.kernel, problem, launch, target));
-    }
-    return out;
   }
 
   // Sorts the supporting candidates by preference to the front and numbers them.
@@ -275,7 +252,8 @@ Dispatcher& Dispatcher::operator=(Dispatcher&&) noexcept = default;
 
 template <class Data>
 Kernel Dispatcher::select_data(const Data& problem, Launch launch) const {
-  return Kernel(impl_->decide(problem, impl_->complete(launch)).kernel);
+  const Decision<Data> decision = impl_->decide(problem, impl_->complete(launch));
+  return detail::main_kernel(decision);
 }
 
 template <class Data>
@@ -285,59 +263,49 @@ std::vector<Candidate> Dispatcher::explain_data(const Data& problem, Launch laun
   std::optional<Target> made;
   const Target& target = impl_->target_of(launch, &made);
   const auto view = impl_->registry.snapshot();
-  std::vector<Candidate> all = Impl::explain_all(*view, problem, launch, target);
+  std::vector<Candidate> all =
+      detail::examine_all(Question<Data>{*view, impl_->resolved(problem, launch), launch, target});
   impl_->rank(all, problem, target);
   return all;
 }
 
 template <class Data>
 Plan Dispatcher::plan_data(const Data& problem, Launch launch) const {
-  const Decision decision = impl_->decide(problem, impl_->complete(launch));
-  const std::uint64_t bytes = decision.needs.workspace_bytes;
-  const Kernel kernel(decision.kernel);
-  Plan out{{}, bytes};
-  if (decision.needs.prepare) out.stages.push_back({kernel, StageKind::prepare, 0, bytes});
-  out.stages.push_back({kernel, StageKind::kernel, 0, bytes});
-  if (decision.needs.convert) out.stages.push_back({kernel, StageKind::convert, 0, bytes});
+  const Decision<Data> decision = impl_->decide(problem, impl_->complete(launch));
+  const HandedOn memory = detail::memory_of(problem, decision);
+  Plan out{{}, detail::bytes_of(decision, memory)};
+  for (int i = 0; i < decision.count; ++i) {
+    const auto& [kernel, needs] = decision.choices[i];
+    Stage stage{Kernel(kernel),        StageKind::prepare,  memory.bytes,
+                needs.workspace_bytes, out.workspace_bytes, decision.num_splits};
+    const auto add = [&](StageKind kind) {
+      stage.kind = kind;
+      out.stages.push_back(stage);
+    };
+    if (needs.prepare) add(StageKind::prepare);
+    add(StageKind::kernel);
+    if (needs.convert) add(StageKind::convert);
+  }
   return out;
 }
 
 template <class Data>
 bool Dispatcher::has_signature_data(const Data& problem, Launch launch) const {
+  launch = impl_->complete(launch);
   std::optional<Target> made;
-  const Target& target = impl_->target_of(impl_->complete(launch), &made);
+  const Target& target = impl_->target_of(launch, &made);
   const auto view = impl_->registry.snapshot();
-  const Candidates* candidates = candidates_of(*view, problem);
-  if (candidates == nullptr) return false;
-  for (const Arch arch : target.arches()) {
-    for (const Indexed& candidate : candidates->of(arch)) {
-      if (Impl::usable(*view, candidate, target)) return true;
-    }
-  }
-  return false;
+  return detail::has_signature(Question<Data>{*view, problem, launch, target});
 }
-
-namespace {
-
-// Kernels of preshuffled weights misread any other B, and others a shuffled one.
-void check_unnamed(const GemmProblemData& problem) {
-  if (problem.shuffled_b == 0) return;
-  throw InvalidArgument(
-      "B is reordered for one kernel, and another would misread it; name the kernel");
-}
-void check_unnamed(const ConvProblemData&) {}
-
-}  // namespace
 
 template <class Data>
 void Dispatcher::run_data(const Data& problem, const ArgsOf<Data>& args, Launch launch) const {
   launch = impl_->complete(launch);
-  check_unnamed(problem);
-  const Decision decision = impl_->decide(problem, launch);
-  validate(problem, args);
-  if (impl_->home.is_plan()) detail::check_place(Kernel(decision.kernel), launch);
-  const detail::Call call{&problem, &args, launch};
-  detail::run_kernel(*decision.kernel->table, decision.needs, call);
+  detail::check_unnamed(problem);
+  const Decision<Data> decision = impl_->decide(problem, launch);
+  detail::check_args(problem, args, launch);
+  if (impl_->home.is_plan()) detail::check_place(detail::main_kernel(decision), launch);
+  detail::run_decision(decision, problem, args, launch);
 }
 
 template <class Data>
@@ -346,22 +314,21 @@ void Dispatcher::run_data(std::string_view kernel_name, const Data& problem,
   launch = impl_->complete(launch);
   const std::optional<Kernel> kernel = impl_->registry.find(kernel_name);
   if (!kernel) throw detail::kernel_not_found(impl_->registry, kernel_name);
-  impl_->check_call(*kernel, problem, args, launch);
-  const detail::Needs needs = detail::needs_of(*kernel->table(), &problem, launch);
-  detail::run_kernel(*kernel->table(), needs, {&problem, &args, launch});
+  detail::check_unnamed(problem, *kernel);
+  impl_->check_call(*kernel, impl_->resolved(problem, launch), args, launch);
+  const auto view = impl_->registry.snapshot();
+  std::optional<Target> made;
+  const Question<Data> question{*view, problem, launch, impl_->target_of(launch, &made)};
+  detail::run_decision(impl_->solve(question, kernel->record()), problem, args, launch);
 }
 
 template <class Data>
 void Dispatcher::run_data(const Stage& stage, const Data& problem, const ArgsOf<Data>& args,
                           Launch launch) const {
   launch = impl_->complete(launch);
-  impl_->check_call(stage.kernel, problem, args, launch);
-  const ckdisp_kernel& kernel = *stage.kernel.table();
-  detail::Needs needs = detail::needs_of(kernel, &problem, launch);
-  needs.prepare = needs.prepare && stage.kind == StageKind::prepare;
-  needs.run = stage.kind == StageKind::kernel;
-  needs.convert = needs.convert && stage.kind == StageKind::convert;
-  detail::run_kernel(kernel, needs, {&problem, &args, launch});
+  const Data& part = detail::stage_problem(problem, stage);
+  impl_->check_call(stage.kernel, part, args, launch);
+  detail::run_stage(stage, part, args, launch);
 }
 
 const Registry& Dispatcher::registry() const { return impl_->registry; }
@@ -380,6 +347,7 @@ const std::vector<Arch>& Dispatcher::arches() const { return impl_->home.arches(
 
 CKDISP_DISPATCHER_OF(GemmProblemData)
 CKDISP_DISPATCHER_OF(ConvProblemData)
+CKDISP_DISPATCHER_OF(FmhaProblemData)
 #undef CKDISP_DISPATCHER_OF
 
 }  // namespace ckdisp

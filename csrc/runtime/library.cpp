@@ -59,6 +59,8 @@ std::size_t key_size_of(Op op) {
       return sizeof(GemmKey);
     case Op::conv:
       return sizeof(ConvKey);
+    case Op::fmha:
+      return sizeof(FmhaKey);
   }
   return 0;
 }

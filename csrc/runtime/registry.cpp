@@ -47,10 +47,10 @@ Snapshot::Snapshot(std::vector<Entry> sorted, std::uint64_t made_for)
   for (std::uint32_t i = 0; i < entries.size(); ++i) {
     const Kernel kernel = entries[i].kernel;
     by_name.emplace(kernel.name(), i);
-    const std::uint64_t signature =
-        kernel.visit_key([](const auto& key) { return packed_signature(key); });
+    const auto [signature, refused] = kernel.visit_key(
+        [](const auto& key) { return std::pair(packed_signature(key), refused_choices(key)); });
     by_signature[signature].add({kernel.table()->supports, kernel.table()->cost, i, kernel.arch(),
-                                 required_features(*kernel.table()) != nullptr});
+                                 required_features(*kernel.table()) != nullptr, refused});
   }
   for (auto& [signature, candidates] : by_signature) candidates.sort();
 }
@@ -77,6 +77,7 @@ Filter& Filter::where(std::string field, std::string value) {
   };
   visit_fields(GemmKey{}, add);
   visit_fields(ConvKey{}, add);
+  visit_fields(FmhaKey{}, add);
   detail::parse_name(field, known.data(), known.size(), "key field");
   fields_.emplace_back(std::move(field), std::move(value));
   return *this;
@@ -193,6 +194,10 @@ std::optional<Kernel> Registry::find(const ConvKey& key) const {
   return find_key(*snapshot(), Op::conv, key);
 }
 
+std::optional<Kernel> Registry::find(const FmhaKey& key) const {
+  return find_key(*snapshot(), Op::fmha, key);
+}
+
 std::optional<Priority> Registry::priority(std::string_view kernel_name) const {
   const auto view = snapshot();
   const detail::Entry* entry = view->find(kernel_name);
@@ -239,7 +244,7 @@ std::string Registry::to_json() const {
       libraries.add(about.object());
     }
     for (const char* field :
-         {"family", "provider", "arch", "dtype_a", "dtype_in", "layout", "elementwise"}) {
+         {"family", "provider", "arch", "dtype_a", "dtype_in", "dtype", "layout", "elementwise"}) {
       if (const auto value = kernel.field(field)) ++counts[field][*value];
     }
   }

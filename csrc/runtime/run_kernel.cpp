@@ -12,35 +12,48 @@
 namespace ckdisp::detail {
 namespace {
 
-// One call of a kernel: what it is for, and where.
+// What a call does in its scratch memory, and how it ended.
 struct Work {
-  const ckdisp_kernel& kernel;
-  const Needs& needs;
-  const Call& call;
+  std::span<const Task> tasks;
+  std::uint64_t bytes;
+  const Launch& launch;
+  Placement placement;
+  const Task* failed = nullptr;
+  Refusal refusal{};
+
+  void run(void* workspace) {
+    if (placement.function != nullptr) placement.function(placement.context, workspace);
+    for (const Task& task : tasks) {
+      if (run_task(task, workspace)) continue;
+      failed = &task;
+      return;
+    }
+  }
+
+ private:
+  bool run_task(const Task& task, void* workspace) {
+    const auto& [kernel, needs, problem, args, offset] = task;
+    void* own = workspace != nullptr ? static_cast<char*>(workspace) + offset : nullptr;
+    const auto stage = [&](auto* function) {
+      return function(problem, args, own, &launch, &refusal);
+    };
+    return (!needs.prepare || stage(kernel.prepare)) && (!needs.run || stage(kernel.run)) &&
+           (!needs.convert || stage(kernel.convert));
+  }
 };
 
-void run_stages(const Work& work, void* workspace, Refusal* refusal, bool* done) {
-  const auto& [kernel, needs, call] = work;
-  const auto stage = [&](auto* function) {
-    return function(call.problem, call.args, workspace, &call.launch, refusal);
-  };
-  *done = (!needs.prepare || stage(kernel.prepare)) && (!needs.run || stage(kernel.run)) &&
-          (!needs.convert || stage(kernel.convert));
-}
-
-void run_on_cpu(const Work& work, Refusal* refusal, bool* done) {
-  void* workspace = Workspace::of_thread().at_least(work.needs.workspace_bytes);
-  auto run = [&] { run_stages(work, workspace, refusal, done); };
-  if (work.call.launch.num_threads == 1) return run();
+void run_on_cpu(Work& work) {
+  void* workspace = Workspace::of_thread().at_least(work.bytes);
+  auto run = [&] { work.run(workspace); };
+  if (work.launch.num_threads == 1) return run();
   run_launch([](void* f) { (*static_cast<decltype(run)*>(f))(); }, &run);
 }
 
-void run_on_device(const Work& work, Refusal* refusal, bool* done) {
-  const Launch& launch = work.call.launch;
-  const CurrentDevice current(launch.device);
-  if (work.needs.workspace_bytes == 0) return run_stages(work, nullptr, refusal, done);
-  const DeviceWorkspace workspace(launch.device, launch.stream, work.needs.workspace_bytes);
-  run_stages(work, workspace.data(), refusal, done);
+void run_on_device(Work& work) {
+  const CurrentDevice current(work.launch.device);
+  if (work.bytes == 0) return work.run(nullptr);
+  const DeviceWorkspace workspace(work.launch.device, work.launch.stream, work.bytes);
+  work.run(workspace.data());
 }
 
 }  // namespace
@@ -51,16 +64,17 @@ Needs needs_of(const ckdisp_kernel& kernel, const void* problem, const Launch& l
           kernel.needs_convert != nullptr && kernel.needs_convert(problem)};
 }
 
-void run_kernel(const ckdisp_kernel& kernel, const Needs& needs, const Call& call) {
-  const Work work{kernel, needs, call};
-  Refusal refusal{};
-  bool done = false;
-  (call.launch.device < 0 ? run_on_cpu : run_on_device)(work, &refusal, &done);
-  if (done) return;
-  if (refusal.reason == Reason::scale || refusal.reason == Reason::alignment) {
-    throw UnsupportedProblem(std::string(kernel.name) + " cannot run this call: " + refusal.text);
+void run_tasks(std::span<const Task> tasks, std::uint64_t bytes, const Launch& launch,
+               Placement placement) {
+  Work work{tasks, bytes, launch, placement};
+  (launch.device < 0 ? run_on_cpu : run_on_device)(work);
+  if (work.failed == nullptr) return;
+  const std::string name = work.failed->kernel.name;
+  const Reason reason = work.refusal.reason;
+  if (reason == Reason::scale || reason == Reason::alignment) {
+    throw UnsupportedProblem(name + " cannot run this call: " + work.refusal.text);
   }
-  throw DeviceError(std::string(kernel.name) + " failed: " + refusal.text);
+  throw DeviceError(name + " failed: " + work.refusal.text);
 }
 
 }  // namespace ckdisp::detail

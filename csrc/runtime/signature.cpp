@@ -68,12 +68,23 @@ std::uint64_t packed_conv(const T& x) {
   return packer.bits();
 }
 
+// The rest is for fmha_choices().
+template <class T>
+std::uint64_t packed_fmha(const T& x) {
+  Packer packer(Op::fmha);
+  packer.append(x.family);
+  packer.append(x.dtype);
+  return packer.bits();
+}
+
 }  // namespace
 
 std::uint64_t packed_signature(const GemmProblemData& p) { return signature_of(p).packed(); }
 std::uint64_t packed_signature(const GemmKey& k) { return signature_of(k).packed(); }
 std::uint64_t packed_signature(const ConvProblemData& p) { return packed_conv(p); }
 std::uint64_t packed_signature(const ConvKey& k) { return packed_conv(k); }
+std::uint64_t packed_signature(const FmhaProblemData& p) { return packed_fmha(p); }
+std::uint64_t packed_signature(const FmhaKey& k) { return packed_fmha(k); }
 
 bool same_signature(const GemmKey& key, const GemmProblemData& problem, Refusal* refusal) {
   const GemmSignature has = signature_of(key), want = signature_of(problem);

@@ -12,6 +12,8 @@
 #include <ckdisp/generated/arches.hpp>
 #include <ckdisp/registry.hpp>
 
+#include "fmha_match.hpp"
+
 namespace ckdisp::detail {
 
 struct Entry {
@@ -26,7 +28,8 @@ struct Indexed {
   double (*cost)(const void* problem, const Launch* launch);
   std::uint32_t entry;
   Arch arch;
-  bool picky;  // the kernel requires target features
+  bool picky;             // the kernel requires target features
+  std::uint64_t refused;  // choices of a problem that the kernel is not for, as bits
 };
 
 // The kernels that compute one signature.
@@ -34,6 +37,7 @@ class Candidates {
  public:
   void add(const Indexed& candidate) { all_.push_back(candidate); }
   void sort();  // after the last one is added
+  const std::vector<Indexed>& all() const { return all_; }
 
   // Those of one architecture, in the registry's order.
   std::span<const Indexed> of(Arch arch) const {
@@ -62,10 +66,22 @@ std::uint64_t packed_signature(const GemmProblemData& problem);
 std::uint64_t packed_signature(const GemmKey& key);
 std::uint64_t packed_signature(const ConvProblemData& problem);
 std::uint64_t packed_signature(const ConvKey& key);
+std::uint64_t packed_signature(const FmhaProblemData& problem);
+std::uint64_t packed_signature(const FmhaKey& key);
+
+// Of one packed signature, the choices of a problem and those that a kernel refuses, as bits. Only
+// attention kernels serve several choices, or make some that no problem can see.
+inline std::uint64_t choices(const GemmProblemData&) { return 0; }
+inline std::uint64_t choices(const ConvProblemData&) { return 0; }
+inline std::uint64_t choices(const FmhaProblemData& problem) { return fmha_choices(problem); }
+inline std::uint64_t refused_choices(const GemmKey&) { return 0; }
+inline std::uint64_t refused_choices(const ConvKey&) { return 0; }
+inline std::uint64_t refused_choices(const FmhaKey& key) { return fmha_refused(key); }
 
 // A refusal with the reason and text of the first difference; true when there is none.
 bool same_signature(const GemmKey& key, const GemmProblemData& problem, Refusal* refusal);
 bool same_signature(const ConvKey& key, const ConvProblemData& problem, Refusal* refusal);
+bool same_signature(const FmhaKey& key, const FmhaProblemData& problem, Refusal* refusal);
 
 template <class Problem>
 bool same_signature(Kernel kernel, const Problem& problem, Refusal* refusal) {

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import jit, reference
-    from ._core import Candidate, Device, GemmProblem, GroupedConvProblem, Kernel, Plan, Stage
+    from ._core import (
+        Candidate,
+        Device,
+        FmhaProblem,
+        GemmProblem,
+        GroupedConvProblem,
+        Kernel,
+        Plan,
+        Stage,
+    )
     from .code_objects import inspect
     from .codegen.arch import Arch, arch
     from .codegen.errors import (
@@ -43,6 +52,7 @@ _HOMES = {
     "Dispatcher": "dispatcher",
     "Error": "codegen.errors",
     "Explanation": "dispatcher",
+    "FmhaProblem": "_core",
     "GemmProblem": "_core",
     "GenerateResult": "codegen.generate",
     "GroupedConvProblem": "_core",
@@ -82,6 +92,7 @@ __all__ = [
     "Dispatcher",
     "Error",
     "Explanation",
+    "FmhaProblem",
     "GemmProblem",
     "GenerateResult",
     "GroupedConvProblem",

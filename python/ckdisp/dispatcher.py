@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from . import _core
-from ._core import Candidate, Device, GemmProblem, GroupedConvProblem, Kernel, Plan
+from ._core import Candidate, Device, FmhaProblem, GemmProblem, GroupedConvProblem, Kernel, Plan
+from .fmha_calls import FmhaCalls
 from .registry import Registry
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 TensorT = TypeVar("TensorT")
 
-Problem = GemmProblem | GroupedConvProblem
+Problem = GemmProblem | GroupedConvProblem | FmhaProblem
 Strategy = Literal["heuristic", "first"] | Callable[[Any, list[Kernel]], Iterable[Kernel | str]]
 Ints = int | Sequence[int]
 Padding = int | Sequence[int] | Sequence[tuple[int, int]]
@@ -41,7 +42,7 @@ class Explanation(list[Candidate]):
         )
 
 
-class Dispatcher:
+class Dispatcher(FmhaCalls):
     """Chooses among the kernels of a registry. Decisions are remembered until it changes.
 
     ``strategy`` is ``"heuristic"`` (the cheapest kernel of the best architecture), ``"first"``

@@ -111,6 +111,18 @@ def channels_second(tensor: Any) -> Any:
     return tensor.permute(order) if hasattr(tensor, "permute") else tensor.transpose(order)
 
 
+def as_bytes(tensor: Any) -> Any:
+    """A view of an int8 tensor as uint8."""
+    if isinstance(tensor, np.ndarray):
+        return tensor.view(np.uint8)
+    return tensor.view(_module_of(type(tensor)).uint8)
+
+
+def copy_of(tensor: Any) -> Any:
+    """A dense copy of a tensor, of the same framework."""
+    return tensor.clone().contiguous() if hasattr(tensor, "clone") else np.array(tensor, order="C")
+
+
 def current_stream(tensor: Any, device: int) -> int:
     """The handle of the stream that PyTorch works on; the default stream of other frameworks."""
     torch = sys.modules.get("torch")

@@ -82,8 +82,32 @@ inline ConvKey default_conv_key(Family family = Family::conv_fwd) {
   return key;
 }
 
+// Of a CPU kernel, which a call tells everything, or of a GPU's, which does exactly one thing.
+inline FmhaKey default_fmha_key(Family family = Family::fmha_fwd, Arch arch = Arch::generic) {
+  FmhaKey key{};
+  key.family = family;
+  key.arch = arch;
+  key.dtype = FmhaDtype::fp16;
+  const bool cpu = arch == Arch::generic;
+  key.provider = cpu ? Provider::cpu : Provider::ck_tile;
+  for (int& padding : key.padding) padding = 1;
+  key.tile[0] = key.tile[1] = 64;
+  if (!cpu) {
+    key.hdim_q = key.hdim_v = 128;
+    return key;
+  }
+  key.mode = FmhaMode::any;
+  key.mask = FmhaMask::any;
+  key.bias = FmhaBias::any;
+  key.rope = FmhaRope::any;
+  key.lse = key.dropout = key.store_randval = key.logits = key.sink = true;
+  key.skip_min_seqlen_q = key.paged_kv = key.dbias = key.deterministic = true;
+  return key;
+}
+
 inline Op op_of(const GemmKey&) { return Op::gemm; }
 inline Op op_of(const ConvKey&) { return Op::conv; }
+inline Op op_of(const FmhaKey&) { return Op::fmha; }
 
 // `features` of the target, such as ":xnack-", are those that a GPU must have.
 template <int I, class Key = GemmKey>

@@ -9,15 +9,16 @@
 #include <cstdio>
 #include <limits>
 
+#include <ckdisp/fmha_abi.hpp>
 #include <ckdisp/generated/enums.hpp>
 #include <ckdisp/generated/keys.hpp>
 
 namespace ckdisp {
 
 inline constexpr std::uint32_t kAbiMagic = 0x434b4430u;  // "CKD0"
-inline constexpr std::uint32_t kAbiVersion = 3;
+inline constexpr std::uint32_t kAbiVersion = 4;
 
-enum class Op : std::uint32_t { gemm = 0, conv = 1 };
+enum class Op : std::uint32_t { gemm = 0, conv = 1, fmha = 2 };
 
 inline constexpr int kMaxD = 4;
 
@@ -126,7 +127,7 @@ struct ckdisp_kernel {
   const char* name;  // canonical kernel name
   const char* arch;  // of a GPU with the target features that it must have: "gfx942:xnack-"
   const char* provider;
-  const void* key;  // GemmKey or ConvKey, as `op` says
+  const void* key;  // GemmKey, ConvKey or FmhaKey, as `op` says
   std::uint32_t key_size;
 
   // Whether the kernel computes the problem; the refusal (may be null) is set when not.

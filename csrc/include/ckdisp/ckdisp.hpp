@@ -7,6 +7,7 @@
 #include <ckdisp/device.hpp>
 #include <ckdisp/dispatcher.hpp>
 #include <ckdisp/errors.hpp>
+#include <ckdisp/fmha_problem.hpp>
 #include <ckdisp/library.hpp>
 #include <ckdisp/names.hpp>
 #include <ckdisp/problem.hpp>

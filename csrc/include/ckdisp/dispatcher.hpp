@@ -52,16 +52,21 @@ enum class StageKind {
 struct Stage {
   Kernel kernel;
   StageKind kind;
-  std::uint64_t workspace_offset;
+  std::uint64_t workspace_offset;  // of the kernel's own scratch memory
   std::uint64_t workspace_bytes;
+  std::uint64_t plan_bytes;  // scratch memory of the whole plan
+  std::int64_t num_splits;   // FMHA: parts of the sums that stages hand on; else 0
 };
 
 // The ordered steps that solve a problem, and the scratch memory they share, which is memory of
-// the device that they run on.
+// the device that they run on. Holds for every call of the same problem and launch.
 struct Plan {
   std::vector<Stage> stages;
   std::uint64_t workspace_bytes;
 };
+
+// One line for each stage, and one for the memory.
+std::string to_string(const Plan& plan);
 
 // Every member may be called from any thread. A decision met before is looked up without a lock
 // and without allocating; changing the registry forgets the decisions.
@@ -78,7 +83,7 @@ class Dispatcher {
   Dispatcher(Dispatcher&&) noexcept;
   Dispatcher& operator=(Dispatcher&&) noexcept;
 
-  // A problem is a GemmProblemData or a ConvProblemData, or a builder of one.
+  // A problem is a GemmProblemData, a ConvProblemData or an FmhaProblemData, or a builder of one.
   //
   // The kernel for a problem. Throws InvalidArgument for a problem that can never work,
   // KernelNotFound when no kernel has its signature, UnsupportedProblem when none supports it, and
@@ -125,6 +130,23 @@ class Dispatcher {
     run_data(stage, data_of(problem), args, launch);
   }
 
+  // All stages of a plan for the same problem and launch, without choosing kernels again.
+  template <class Problem>
+  void run(const Plan& plan, const Problem& problem, const ArgsOf<Problem>& args,
+           Launch launch = {}) const {
+    for (const Stage& stage : plan.stages) run(stage, problem, args, launch);
+  }
+  // The same; returns the seconds that each stage took, from start to end.
+  template <class Problem>
+  std::vector<double> time(const Plan& plan, const Problem& problem, const ArgsOf<Problem>& args,
+                           Launch launch = {}) const {
+    std::vector<double> seconds;
+    for (const Stage& stage : plan.stages) {
+      seconds.push_back(time_work(launch, [&] { run(stage, problem, args, launch); }));
+    }
+    return seconds;
+  }
+
   const Registry& registry() const;
   int num_threads() const;
   // Architectures whose kernels calls without a device may use, best first: those of the options,
@@ -149,6 +171,8 @@ class Dispatcher {
   template <class Data>
   void run_data(const Stage& stage, const Data& problem, const ArgsOf<Data>& args,
                 Launch launch) const;
+
+  static double time_work(const Launch& launch, const std::function<void()>& work);
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -32,10 +32,13 @@ class Kernel {
   // The key of a kernel of that op.
   const GemmKey& gemm_key() const { return *static_cast<const GemmKey*>(record_->table->key); }
   const ConvKey& conv_key() const { return *static_cast<const ConvKey*>(record_->table->key); }
+  const FmhaKey& fmha_key() const { return *static_cast<const FmhaKey*>(record_->table->key); }
   // visitor(key) with the key of the kernel's op.
   template <class Visitor>
   decltype(auto) visit_key(Visitor&& visitor) const {
-    return op() == Op::gemm ? visitor(gemm_key()) : visitor(conv_key());
+    return op() == Op::gemm   ? visitor(gemm_key())
+           : op() == Op::conv ? visitor(conv_key())
+                              : visitor(fmha_key());
   }
   Arch arch() const {
     return visit_key([](const auto& key) { return key.arch; });

@@ -59,6 +59,7 @@ class Registry {
   std::optional<Kernel> find(std::string_view kernel_name) const;
   std::optional<Kernel> find(const GemmKey& key) const;
   std::optional<Kernel> find(const ConvKey& key) const;
+  std::optional<Kernel> find(const FmhaKey& key) const;
   std::optional<Priority> priority(std::string_view kernel_name) const;
   std::vector<Kernel> kernels(const Filter& filter = {}) const;
   // A new registry of the kernels that match, with their priorities.
