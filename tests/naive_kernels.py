@@ -12,6 +12,7 @@ from ckdisp.codegen.headers import own_include_dirs
 from ckdisp.codegen.toolchain import which
 
 SOURCE = Path(__file__).parent / "cpp" / "naive_kernels.cpp"
+FMHA_SOURCE = Path(__file__).parent / "cpp" / "naive_fmha.cpp"
 FAKE_HIP = Path(__file__).parent / "cpp" / "fake_hip.cpp"
 
 
@@ -36,6 +37,13 @@ def compile_library(folder: Path, name: str = "libnaive.so", *options: str) -> P
     return compile_cpp(folder, name, [SOURCE], "-std=c++17", "-shared", "-fPIC", *options)
 
 
+def compile_fmha(folder: Path) -> Path:
+    """The shared library of naive attention kernels below ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    options = ("-std=c++17", "-shared", "-fPIC")
+    return compile_cpp(folder, "libnaive_fmha.so", [FMHA_SOURCE], *options)
+
+
 def compile_fake_hip(folder: Path) -> Path:
     """A HIP runtime without GPUs below ``folder``, for ``CKDISP_HIP_RUNTIME``."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,6 +66,19 @@ class LastCall:
     layout: int
     device: int
     stream: int
+
+
+FMHA_FAMILIES = (
+    *("fwd", "splitkv", "splitkv_combine", "pagedkv", "appendkv", "batch_prefill"),
+    *("bwd_dot_do_o", "bwd_dq_dk_dv", "bwd_convert_dq"),
+)
+
+
+def fmha_runs(library: Path) -> dict[str, int]:
+    """How often the kernels of each family ran, and the parts of the last call."""
+    values = (ctypes.c_int64 * 10)()
+    ctypes.CDLL(str(library)).naive_fmha_runs(values)
+    return dict(zip((*FMHA_FAMILIES, "parts"), values, strict=True))
 
 
 def last_call(library: Path) -> LastCall:

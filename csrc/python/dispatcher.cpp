@@ -236,6 +236,38 @@ nb::object fmha(const CollectedDispatcher& self, const char* family, const nb::d
   return finish_results(call);
 }
 
+// An attention call with its plan, to be run again and again on the same tensors.
+struct PreparedFmha {
+  nb::object dispatcher;
+  FmhaCall call;
+  Plan plan;
+
+  PreparedFmha(nb::object owner, const char* family, const nb::dict& given)
+      : dispatcher(std::move(owner)) {
+    const FmhaOptions options(given);
+    const char* name = kernel_name(options["kernel"]);
+    call = resolve_fmha(fmha_family_from(family), options, stream_value(options["stream"]));
+    call.point_scales();
+    plan = name == nullptr ? self().plan(call.problem, call.launch)
+                           : self().plan(name, call.problem, call.launch);
+  }
+
+  const CollectedDispatcher& self() const { return *nb::inst_ptr<CollectedDispatcher>(dispatcher); }
+
+  nb::object run() const {
+    {
+      const nb::gil_scoped_release unlock;
+      self().run(plan, call.problem, call.args, call.launch);
+    }
+    return finish_results(call);
+  }
+
+  std::vector<double> time() const {
+    const nb::gil_scoped_release unlock;
+    return self().time(plan, call.problem, call.args, call.launch);
+  }
+};
+
 GemmProblemData problem_from_tensors(const CollectedDispatcher* dispatcher, nb::handle a,
                                      nb::handle b, nb::handle d, nb::handle epilogue,
                                      nb::handle out, nb::handle out_dtype, nb::handle k_batch) {
@@ -307,10 +339,13 @@ void bind_dispatcher(nb::module_& module) {
           "a "
           "second kernel, which makes the result.")
       .def_ro("workspace_offset", &Stage::workspace_offset)
-      .def_ro("workspace_bytes", &Stage::workspace_bytes);
+      .def_ro("workspace_bytes", &Stage::workspace_bytes)
+      .def_ro("num_splits", &Stage::num_splits,
+              "Parts of the sums that stages of an attention hand on, else 0.");
   nb::class_<Plan>(module, "Plan", "The ordered steps that solve a problem.")
       .def_ro("stages", &Plan::stages)
-      .def_ro("workspace_bytes", &Plan::workspace_bytes);
+      .def_ro("workspace_bytes", &Plan::workspace_bytes)
+      .def("__str__", [](const Plan& p) { return to_string(p); });
 
   nb::class_<CollectedDispatcher> type(module, "Dispatcher", nb::type_slots(kSlots),
                                        "Picks a kernel for a problem and runs it.");
@@ -333,6 +368,20 @@ void bind_dispatcher(nb::module_& module) {
   bind_questions<GemmProblemData>(type);
   bind_questions<ConvProblemData>(type);
   bind_questions<FmhaProblemData>(type);
+  nb::class_<PreparedFmha>(module, "FmhaCall", "An attention call that can be run again.")
+      .def(
+          "__init__",
+          [](PreparedFmha* self, nb::object dispatcher, const char* family, const nb::dict& given) {
+            if (!nb::isinstance<CollectedDispatcher>(dispatcher))
+              nb::raise_type_error("no dispatcher");
+            new (self) PreparedFmha(std::move(dispatcher), family, given);
+          },
+          nb::arg("dispatcher"), nb::arg("family"), nb::arg("options"))
+      .def_prop_ro("problem", [](const PreparedFmha& c) { return c.call.problem; })
+      .def_ro("plan", &PreparedFmha::plan)
+      .def("run", &PreparedFmha::run, nb::sig("def run(self) -> Any"),
+           "Computes the results anew, in the same memory, and returns them.")
+      .def("time", &PreparedFmha::time, "Runs it; the seconds that each stage of the plan took.");
   module.def("gemm_problem", &problem_from_tensors, nb::arg("dispatcher").none(),
              nb::arg("a").none(), nb::arg("b").none(), nb::arg("d").none(),
              nb::arg("epilogue").none(), nb::arg("out").none(), nb::arg("out_dtype").none(),

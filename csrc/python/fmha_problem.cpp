@@ -12,6 +12,7 @@
 
 #include "bindings.hpp"
 #include "fmha_call.hpp"
+#include "fmha_resolver.hpp"
 
 namespace ckdisp::python {
 namespace {
@@ -68,10 +69,7 @@ void make_problem(Problem* self, const std::string& family, const nb::kwargs& gi
   builder.batch(options.integer("batch", 1)).heads(heads_q, heads_k).head_dim(d, dv);
   builder.lengths(rows, keys).dtype(options.choice("dtype", FmhaDtype::fp32));
   if (const auto totals = options.pair("totals")) builder.group(totals->first, totals->second);
-  if (options.has("layout")) {
-    builder.layout(
-        static_cast<FmhaLayout>(detail::parse_name(options.text("layout"), kLayouts, 2, "layout")));
-  }
+  builder.layout(one_of(options, "layout", kLayouts, FmhaLayout::bhsd));
   set_mask(builder, options);
   set_pages(builder, options);
   builder.vlayout(options.choice("vlayout", Order::r))

@@ -200,19 +200,55 @@ struct Dispatcher::Impl {
     return order.front();
   }
 
-  // Throws unless this very kernel can serve the call.
+  // With the named kernel for the main work; throws unless it can.
   template <class Problem>
-  void check_call(Kernel kernel, const Problem& problem, const ArgsOf<Problem>& args,
-                  const Launch& launch) const {
-    validate(problem);
-    detail::check_args(problem, args, launch);
+  Decision<Problem> decide_with(std::string_view kernel_name, const Problem& problem,
+                                const Launch& launch) const {
+    const std::optional<Kernel> kernel = registry.find(kernel_name);
+    if (!kernel) throw detail::kernel_not_found(registry, kernel_name);
+    check_kernel(*kernel, resolved(problem, launch), launch);
+    const auto view = registry.snapshot();
+    std::optional<Target> made;
+    return solve(Question<Problem>{*view, problem, launch, target_of(launch, &made)},
+                 kernel->record());
+  }
+
+  // Throws unless this very kernel can serve the problem.
+  template <class Problem>
+  void check_kernel(Kernel kernel, const Problem& problem, const Launch& launch) const {
     std::optional<Target> made;
     const Target& target = target_of(launch, &made);
     const auto view = registry.snapshot();
     const Candidate candidate =
         detail::examine(Question<Problem>{*view, problem, launch, target}, kernel);
     if (!candidate.supported) refuse_all({candidate}, problem, target);
-    if (home.is_plan()) detail::check_place(kernel, launch);
+  }
+
+  // Kernels of later stages, which refused the main one's problem, are asked about their own.
+  template <class Problem>
+  void explain_followers(std::vector<Candidate>&, const Question<Problem>&) const {}
+  void explain_followers(std::vector<Candidate>& all,
+                         const Question<FmhaProblemData>& question) const {
+    const auto& [view, problem, launch, target, none] = question;
+    const KernelRecord* main =
+        !all.empty() && all.front().supported ? all.front().kernel.record() : nullptr;
+    for (const Family family : detail::followers(problem.family)) {
+      const FmhaProblemData part = detail::as_stage(problem, family, problem.num_splits);
+      const Question<FmhaProblemData> asked{view, part, launch, target, main};
+      const auto begin = std::stable_partition(all.begin(), all.end(), [&](const Candidate& c) {
+        return c.kernel.fmha_key().family != family;
+      });
+      std::vector<Candidate> own;
+      for (auto it = begin; it != all.end(); ++it) {
+        own.push_back(detail::examine(asked, it->kernel));
+      }
+      all.erase(begin, all.end());
+      rank(own, part, target);
+      const auto is_supported = [](const Candidate& c) { return c.supported; };
+      const auto refused = std::find_if_not(own.begin(), own.end(), is_supported);
+      all.insert(std::find_if_not(all.begin(), all.end(), is_supported), own.begin(), refused);
+      all.insert(all.end(), refused, own.end());
+    }
   }
 
   // Sorts the supporting candidates by preference to the front and numbers them.
@@ -263,15 +299,18 @@ std::vector<Candidate> Dispatcher::explain_data(const Data& problem, Launch laun
   std::optional<Target> made;
   const Target& target = impl_->target_of(launch, &made);
   const auto view = impl_->registry.snapshot();
-  std::vector<Candidate> all =
-      detail::examine_all(Question<Data>{*view, impl_->resolved(problem, launch), launch, target});
+  const Data& resolved = impl_->resolved(problem, launch);
+  const Question<Data> question{*view, resolved, launch, target};
+  std::vector<Candidate> all = detail::examine_all(question);
   impl_->rank(all, problem, target);
+  impl_->explain_followers(all, question);
   return all;
 }
 
+namespace {
+
 template <class Data>
-Plan Dispatcher::plan_data(const Data& problem, Launch launch) const {
-  const Decision<Data> decision = impl_->decide(problem, impl_->complete(launch));
+Plan plan_of(const Decision<Data>& decision, const Data& problem) {
   const HandedOn memory = detail::memory_of(problem, decision);
   Plan out{{}, detail::bytes_of(decision, memory)};
   for (int i = 0; i < decision.count; ++i) {
@@ -287,6 +326,20 @@ Plan Dispatcher::plan_data(const Data& problem, Launch launch) const {
     if (needs.convert) add(StageKind::convert);
   }
   return out;
+}
+
+}  // namespace
+
+template <class Data>
+Plan Dispatcher::plan_data(const Data& problem, Launch launch) const {
+  return plan_of(impl_->decide(problem, impl_->complete(launch)), problem);
+}
+
+template <class Data>
+Plan Dispatcher::plan_data(std::string_view kernel_name, const Data& problem, Launch launch) const {
+  launch = impl_->complete(launch);
+  validate(problem);
+  return plan_of(impl_->decide_with(kernel_name, problem, launch), problem);
 }
 
 template <class Data>
@@ -312,14 +365,12 @@ template <class Data>
 void Dispatcher::run_data(std::string_view kernel_name, const Data& problem,
                           const ArgsOf<Data>& args, Launch launch) const {
   launch = impl_->complete(launch);
-  const std::optional<Kernel> kernel = impl_->registry.find(kernel_name);
-  if (!kernel) throw detail::kernel_not_found(impl_->registry, kernel_name);
-  detail::check_unnamed(problem, *kernel);
-  impl_->check_call(*kernel, impl_->resolved(problem, launch), args, launch);
-  const auto view = impl_->registry.snapshot();
-  std::optional<Target> made;
-  const Question<Data> question{*view, problem, launch, impl_->target_of(launch, &made)};
-  detail::run_decision(impl_->solve(question, kernel->record()), problem, args, launch);
+  detail::check_named(problem);
+  validate(problem);
+  detail::check_args(problem, args, launch);
+  const Decision<Data> decision = impl_->decide_with(kernel_name, problem, launch);
+  if (impl_->home.is_plan()) detail::check_place(detail::main_kernel(decision), launch);
+  detail::run_decision(decision, problem, args, launch);
 }
 
 template <class Data>
@@ -327,7 +378,10 @@ void Dispatcher::run_data(const Stage& stage, const Data& problem, const ArgsOf<
                           Launch launch) const {
   launch = impl_->complete(launch);
   const Data& part = detail::stage_problem(problem, stage);
-  impl_->check_call(stage.kernel, part, args, launch);
+  validate(part);
+  detail::check_args(part, args, launch);
+  impl_->check_kernel(stage.kernel, part, launch);
+  if (impl_->home.is_plan()) detail::check_place(stage.kernel, launch);
   detail::run_stage(stage, part, args, launch);
 }
 
@@ -339,6 +393,7 @@ const std::vector<Arch>& Dispatcher::arches() const { return impl_->home.arches(
   template Kernel Dispatcher::select_data(const Data&, Launch) const;                            \
   template std::vector<Candidate> Dispatcher::explain_data(const Data&, Launch) const;           \
   template Plan Dispatcher::plan_data(const Data&, Launch) const;                                \
+  template Plan Dispatcher::plan_data(std::string_view, const Data&, Launch) const;              \
   template bool Dispatcher::has_signature_data(const Data&, Launch) const;                       \
   template void Dispatcher::run_data(const Data&, const ArgsOf<Data>&, Launch) const;            \
   template void Dispatcher::run_data(std::string_view, const Data&, const ArgsOf<Data>&, Launch) \

@@ -185,7 +185,7 @@ void check_small_tensors(const FmhaProblemData& p, const FmhaArgs& args) {
     need(args.page_indptr, "page_indptr", "sglang finds pages by ranges of one list");
     need(args.last_page_len, "last_page_len", "sglang says how full each last page is");
   } else if (args.seqlen_k == nullptr && args.seqstart_k == nullptr) {
-    refuse("seqlen_k is null, and sequences in pages need their lengths");
+    refuse("the lengths of k are missing, and sequences in pages need them");
   }
 }
 
@@ -193,15 +193,15 @@ void check_small_tensors(const FmhaProblemData& p, const FmhaArgs& args) {
 void check_starts(const char* name, const std::int32_t* starts, std::int64_t batch,
                   std::int64_t total, std::int64_t longest) {
   if (starts[0] != 0) {
-    refuse(std::string(name) + " begins with " + number(starts[0]) + "; it must begin with 0");
+    refuse(std::string(name) + " begin with " + number(starts[0]) + "; they must begin with 0");
   }
   for (std::int64_t i = 0; i < batch; ++i) {
     const std::int64_t length = std::int64_t{starts[i + 1]} - starts[i];
     const auto where = [&] {
-      return std::string(name) + "[" + number(i + 1) + "] is " + number(starts[i + 1]);
+      return std::string(name) + " hold " + number(starts[i + 1]) + " at [" + number(i + 1) + "]";
     };
     if (length < 0) {
-      refuse(where() + " and the one before it " + number(starts[i]) +
+      refuse(where() + " and " + number(starts[i]) + " before it" +
              ": first rows must not go down");
     }
     if (starts[i + 1] > total) {
@@ -221,9 +221,9 @@ class Indices {
   void check() const {
     if (p_.batch == 0) return;
     if (p_.mode == FmhaMode::group) {
-      check_starts("seqstart_q", args_.seqstart_q, p_.batch, p_.total_q, p_.seqlen_q);
+      check_starts("the first rows of q", args_.seqstart_q, p_.batch, p_.total_q, p_.seqlen_q);
       if (args_.seqstart_k != nullptr) {
-        check_starts("seqstart_k", args_.seqstart_k, p_.batch, p_.total_k, p_.seqlen_k);
+        check_starts("the first rows of k", args_.seqstart_k, p_.batch, p_.total_k, p_.seqlen_k);
       }
     }
     lengths();
@@ -236,7 +236,9 @@ class Indices {
     if (args_.seqlen_k == nullptr) return;
     for (std::int64_t b = 0; b < p_.batch; ++b) {
       const std::int64_t used = args_.seqlen_k[b];
-      const auto where = [&] { return "seqlen_k[" + number(b) + "] is " + number(used); };
+      const auto where = [&] {
+        return "the lengths of k hold " + number(used) + " at [" + number(b) + "]";
+      };
       if (used < 0) refuse(where() + "; pass 0 or more");
       if (used + p_.seqlen_new > p_.seqlen_k) {
         refuse(where() +
@@ -275,7 +277,8 @@ class Indices {
   }
 
   void listed_pages() const {
-    check_starts("page_indptr", args_.page_indptr, p_.batch, p_.pages_per_seq, p_.pages_per_seq);
+    check_starts("the first places of pages", args_.page_indptr, p_.batch, p_.pages_per_seq,
+                 p_.pages_per_seq);
     for (std::int64_t b = 0; b < p_.batch; ++b) {
       const std::int64_t last = args_.last_page_len[b];
       const bool none = args_.page_indptr[b] == args_.page_indptr[b + 1];

@@ -53,6 +53,14 @@ bool is_leading(Family family) {
          family != Family::fmha_bwd_convert_dq;
 }
 
+std::span<const Family> followers(Family leading) {
+  static constexpr Family kOfSplit[] = {Family::fmha_splitkv_combine};
+  static constexpr Family kOfBackward[] = {Family::fmha_bwd_dot_do_o, Family::fmha_bwd_convert_dq};
+  if (leading == Family::fmha_splitkv) return kOfSplit;
+  if (leading == Family::fmha_bwd_dq_dk_dv) return kOfBackward;
+  return {};
+}
+
 FmhaProblemData as_stage(const FmhaProblemData& problem, Family family, std::int64_t num_splits) {
   FmhaProblemData out = problem;
   out.family = family;

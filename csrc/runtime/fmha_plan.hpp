@@ -5,12 +5,16 @@
 #include <ckdisp/abi.hpp>
 
 #include <cstdint>
+#include <span>
 
 namespace ckdisp::detail {
 
 // Whether the problem may be asked for by itself: not the combination, the row sums and the
 // conversion, which work on what other stages hand them.
 bool is_leading(Family family);
+
+// The families of the other stages of a plan, all that it may have.
+std::span<const Family> followers(Family leading);
 
 // The same problem as one stage sees it.
 FmhaProblemData as_stage(const FmhaProblemData& problem, Family family, std::int64_t num_splits);

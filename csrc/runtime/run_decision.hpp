@@ -16,14 +16,14 @@ void check_args(const GemmProblemData& problem, const GemmArgs& args, const Laun
 void check_args(const ConvProblemData& problem, const ConvArgs& args, const Launch& launch);
 void check_args(const FmhaProblemData& problem, const FmhaArgs& args, const Launch& launch);
 
-// Throws InvalidArgument for a problem that cannot be run without a kernel's name, or, with one,
-// without a plan.
+// Throws InvalidArgument for a problem that cannot be run without a kernel's name.
 void check_unnamed(const GemmProblemData& problem);
 void check_unnamed(const ConvProblemData& problem);
 void check_unnamed(const FmhaProblemData& problem);
-inline void check_unnamed(const GemmProblemData&, Kernel) {}
-inline void check_unnamed(const ConvProblemData&, Kernel) {}
-inline void check_unnamed(const FmhaProblemData& problem, Kernel) { check_unnamed(problem); }
+// The same with a kernel's name.
+inline void check_named(const GemmProblemData&) {}
+inline void check_named(const ConvProblemData&) {}
+inline void check_named(const FmhaProblemData& problem) { check_unnamed(problem); }
 
 // The kernel that does the main work.
 template <class Problem>

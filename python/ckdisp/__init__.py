@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._core import (
         Candidate,
         Device,
+        FmhaCall,
         FmhaProblem,
         GemmProblem,
         GroupedConvProblem,
@@ -52,6 +53,7 @@ _HOMES = {
     "Dispatcher": "dispatcher",
     "Error": "codegen.errors",
     "Explanation": "dispatcher",
+    "FmhaCall": "_core",
     "FmhaProblem": "_core",
     "GemmProblem": "_core",
     "GenerateResult": "codegen.generate",
@@ -92,6 +94,7 @@ __all__ = [
     "Dispatcher",
     "Error",
     "Explanation",
+    "FmhaCall",
     "FmhaProblem",
     "GemmProblem",
     "GenerateResult",

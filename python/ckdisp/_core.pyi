@@ -180,7 +180,7 @@ class Stage:
     @property
     def kernel(self) -> Kernel: ...
     @property
-    def kind(self) -> Literal["prepare", "kernel"]:
+    def kind(self) -> Literal["prepare", "kernel", "convert"]:
         """
         'prepare' must happen before each run and is no part of the kernel's time.
         """
@@ -189,6 +189,9 @@ class Stage:
     def workspace_offset(self) -> int: ...
     @property
     def workspace_bytes(self) -> int: ...
+    @property
+    def num_splits(self) -> int:
+        """Parts of the sums that stages of an attention hand on, else 0."""
 
 class Plan:
     """The ordered steps that solve a problem."""
@@ -197,6 +200,7 @@ class Plan:
     def stages(self) -> list[Stage]: ...
     @property
     def workspace_bytes(self) -> int: ...
+    def __str__(self) -> str: ...
 
 class GroupedConvProblem:
     """What one grouped convolution computes, without data."""
@@ -371,6 +375,20 @@ class Dispatcher:
         kernel: object,
         stream: object,
     ) -> Any: ...
+
+class FmhaCall:
+    """An attention call that can be run again."""
+
+    def __init__(self, dispatcher: Dispatcher, family: str, options: dict[str, Any]) -> None: ...
+    @property
+    def problem(self) -> FmhaProblem: ...
+    @property
+    def plan(self) -> Plan: ...
+    def run(self) -> Any:
+        """Computes the results anew, in the same memory, and returns them."""
+
+    def time(self) -> list[float]:
+        """Runs it; the seconds that each stage of the plan took."""
 
 def gemm_problem(
     dispatcher: Dispatcher | None,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
+from .codegen.errors import InvalidArgument, suggest
+
 if TYPE_CHECKING:
-    from . import _core
+    from ._core import Dispatcher as CoreDispatcher
+    from ._core import FmhaCall
 
 
 class FmhaCalls:
@@ -37,7 +41,23 @@ class FmhaCalls:
     __slots__ = ()
 
     if TYPE_CHECKING:
-        _core: _core.Dispatcher
+        _core: CoreDispatcher
+
+    def prepare(self, name: str, *args: Any, **kwargs: Any) -> FmhaCall:
+        """The call of the method ``name``, such as ``"fmha_fwd"``, with these arguments.
+
+        It knows its ``problem`` and ``plan`` before it runs; ``run()`` computes the results again
+        and again in the same memory, and ``time()`` tells the seconds of each stage.
+        """
+        from ._core import FmhaCall
+
+        if not name.startswith("fmha_") or not hasattr(FmhaCalls, name):
+            names = [n for n in vars(FmhaCalls) if n.startswith("fmha_")]
+            raise InvalidArgument(f"cannot prepare {name!r}{suggest(name, names)}")
+        bound = inspect.signature(getattr(FmhaCalls, name)).bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        options = {k: v for k, v in bound.arguments.items() if k != "self"}
+        return FmhaCall(self._core, name.removeprefix("fmha_"), options)
 
     def fmha_fwd(
         self,

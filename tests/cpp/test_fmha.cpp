@@ -165,11 +165,12 @@ void refuses_indices() {
     *place = before;
   };
   validate(group.data(), arguments());
-  with(&starts_q[0], 1, group, "seqstart_q begins with 1");
-  with(&starts_q[1], 187, group, "seqstart_q[1] is 187, past the end of the 186 rows");
-  with(&starts_q[2], 80, group, "seqstart_q[2] is 80 and the one before it 90");
+  with(&starts_q[0], 1, group, "the first rows of q begin with 1");
+  with(&starts_q[1], 187, group,
+       "the first rows of q hold 187 at [1], past the end of the 186 rows");
+  with(&starts_q[2], 80, group, "the first rows of q hold 80 at [2] and 90 before it");
   with(&starts_q[1], 89, group, "sequence 1 has 97 rows, and the longest is said to have 96");
-  with(&starts_k[2], 301, group, "seqstart_k[2] is 301, past the end");
+  with(&starts_k[2], 301, group, "the first rows of k hold 301 at [2], past the end");
   std::vector<std::int32_t> table(2 * 10, 39);
   FmhaArgs args = arguments();
   args.page_table = table.data();
@@ -184,7 +185,7 @@ void refuses_indices() {
                "page_table[0, 6] is page -1, and there are 40 pages");
   lengths[1] = 161;
   CHECK_THROWS(validate(paged.data(), args), InvalidArgument,
-               "seqlen_k[1] is 161, more than the 160");
+               "the lengths of k hold 161 at [1], more than the 160");
   lengths[1] = 160;
 }
 

@@ -98,7 +98,7 @@ void refuses_bad_tables() {
   CHECK_THROWS(Library::linked(nullptr), LibraryError, "no kernel table");
   CHECK_THROWS(Library::linked(broken([](auto& t) { t.magic = 7; })), LibraryError, "magic 0x7");
   CHECK_THROWS(Library::linked(broken([](auto& t) { ++t.abi_version; })), LibraryError,
-               "binary interface 4, this ckdisp has 3");
+               "binary interface 5, this ckdisp has 4");
   CHECK_THROWS(Library::linked(broken([](auto& t) { ++t.schema_hash; })), LibraryError, "schema");
   CHECK_THROWS(Library::linked(broken([](auto& t) { t.size = 8; })), LibraryError, "damaged");
   CHECK_THROWS(Library::linked(broken([](auto& t) { t.kernels = nullptr; })), LibraryError,

@@ -98,7 +98,7 @@ def test_library_that_misses_a_symbol(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        ("-DNAIVE_ABI=99", "binary interface 99, this ckdisp has 3; rebuild"),
+        ("-DNAIVE_ABI=99", "binary interface 99, this ckdisp has 4; rebuild"),
         ("-DNAIVE_SCHEMA=1", "another schema of kernel keys"),
         ("-DNAIVE_MAGIC=77", "magic 0x4d"),
     ],

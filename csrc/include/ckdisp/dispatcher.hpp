@@ -93,7 +93,9 @@ class Dispatcher {
   Kernel select(const Problem& problem, Launch launch = {}) const {
     return select_data(data_of(problem), launch);
   }
-  // Every kernel of the op: the supporting ones by rank, then the others with their reasons.
+  // Every kernel of the op: the supporting ones by rank, then the others with their reasons. Where
+  // a plan has kernels of several families, those of the main one first; ranks are among a
+  // family's.
   template <class Problem>
   std::vector<Candidate> explain(const Problem& problem, Launch launch = {}) const {
     return explain_data(data_of(problem), launch);
@@ -101,6 +103,11 @@ class Dispatcher {
   template <class Problem>
   Plan plan(const Problem& problem, Launch launch = {}) const {
     return plan_data(data_of(problem), launch);
+  }
+  // The plan with the named kernel; UnsupportedProblem says why it cannot.
+  template <class Problem>
+  Plan plan(std::string_view kernel_name, const Problem& problem, Launch launch = {}) const {
+    return plan_data(kernel_name, data_of(problem), launch);
   }
   // Whether some kernel that may run there has the types, layout and operation of the problem.
   template <class Problem>
@@ -161,6 +168,8 @@ class Dispatcher {
   std::vector<Candidate> explain_data(const Data& problem, Launch launch) const;
   template <class Data>
   Plan plan_data(const Data& problem, Launch launch) const;
+  template <class Data>
+  Plan plan_data(std::string_view kernel_name, const Data& problem, Launch launch) const;
   template <class Data>
   bool has_signature_data(const Data& problem, Launch launch) const;
   template <class Data>
