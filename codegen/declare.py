@@ -91,7 +91,7 @@ def declare_sweep(
     family: str,
     arch: ArchLike,
     provider: str | None,
-    receipt: str | None,
+    receipt: str | int | None,
     tiles: str,
     where: Mapping[str, Any],
     *,
@@ -103,7 +103,7 @@ def declare_sweep(
         raise InvalidKey(unknown("tiles", tiles, TILES))
     if provider is not None:
         PROVIDER.code(provider, "provider")
-    _check_receipt(op, receipt)
+    receipt = _receipt_name(op, receipt)
     values = check_where(op, where)
     named = frozenset(
         column
@@ -154,16 +154,23 @@ def _why(
     return f"{error}; tiles='all' has kernels for it"
 
 
-def _check_receipt(op: Op, receipt: str | None) -> None:
-    if receipt is None or receipt in op.receipts:
-        return
+def _receipt_name(op: Op, receipt: str | int | None) -> str | None:
+    """The name of a receipt, which may be given as its number."""
+    if receipt is None or (isinstance(receipt, str) and receipt in op.receipts):
+        return receipt
     if not op.receipts:
         presets = ", ".join(op.presets())
         raise InvalidKey(
             f"{op.name} has no receipts, so {receipt!r} means nothing; its named sets are presets: "
             f"{presets}"
         )
-    raise InvalidKey(unknown("receipt", receipt, op.receipts))
+    by_number = {str(number): name for name, number in op.receipts.items()}
+    if not isinstance(receipt, bool) and str(receipt) in by_number:
+        return by_number[str(receipt)]
+    known = ", ".join(f"{name} ({number})" for name, number in op.receipts.items())
+    raise InvalidKey(
+        f"unknown receipt {receipt!r}{suggest(str(receipt), tuple(op.receipts))}; known: {known}"
+    )
 
 
 def check_where(op: Op, where: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -41,7 +41,7 @@ class KernelSet:
         arch: ArchLike,
         *,
         provider: str | None = None,
-        receipt: str | None = None,
+        receipt: str | int | None = None,
         tiles: str = "curated",
         where: Mapping[str, Any] | None = None,
         allow_empty: bool = False,
@@ -50,8 +50,10 @@ class KernelSet:
 
         ``arch`` is a name, several names, ``"cpu"`` (every CPU level) or ``"native"`` (the best
         level of this machine). ``tiles`` is ``"curated"`` (what a deployment builds) or ``"all"``
-        (every legal key, for tuning). ``where`` maps a field (``pipeline``), a column (``tile_m``)
-        or a shorthand (``dtype``) to one value or a list of them; with ``tiles="all"`` numbers
+        (every legal key, for tuning). ``receipt`` is a named profile of the op, or its number,
+        and leaves the keys that a framework wants. ``where`` maps a field (``pipeline``), a column
+        (``tile_m``) or a shorthand (``dtype``) to one value or a list of them; with
+        ``tiles="all"`` numbers
         may lie outside the listed ones. Raises :class:`InvalidKey` for anything unknown, and for
         an empty result unless ``allow_empty``.
         """

@@ -191,10 +191,13 @@ class _Reader:
         for field, value in where.items():
             with _at(f".where.{field}"):
                 check_where(op, {field: value})
-        for member in ("provider", "receipt", "tiles"):
+        for member in ("provider", "tiles"):
             if member in entry:
                 with _at(f".{member}"):
                     _text(entry[member])
+        if "receipt" in entry and type(entry["receipt"]) is not int:
+            with _at(".receipt"):
+                _text(entry["receipt"])
         return declare_sweep(
             family,
             self._arch(entry),

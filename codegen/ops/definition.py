@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..key import KernelKey
@@ -42,8 +42,9 @@ class Op:
 
     ``aliases`` maps a shorthand of ``where`` and ``make_key`` to the fields that all take its
     value. ``complete`` fills the fields that a caller of ``make_key`` left out. ``receipts`` are
-    the named profiles that ``sweep`` takes. ``missing_features`` says why the headers of a key's
-    provider, which have the given features, cannot build it.
+    the named profiles that ``sweep`` takes, each with the number that CK Tile gives it.
+    ``missing_features`` says why the headers of a key's provider, which have the given features,
+    cannot build it.
     """
 
     name: str
@@ -55,4 +56,4 @@ class Op:
     presets: Callable[[], Mapping[str, Preset]]
     aliases: Mapping[str, tuple[str, ...]]
     missing_features: Callable[[Any, Collection[str]], Sequence[Rejection]]
-    receipts: tuple[str, ...] = ()
+    receipts: Mapping[str, int] = field(default_factory=dict)

@@ -21,6 +21,8 @@ _PROBLEM = "ops/gemm/pipeline/gemm_pipeline_problem.hpp"
 _SHUFFLE = "ops/epilogue/cshuffle_epilogue.hpp"
 _CONV = "ops/grouped_convolution/utils/grouped_convolution_utils.hpp"
 _CONV_FORWARD = "ops/grouped_convolution/kernel/grouped_convolution_forward_kernel.hpp"
+_FMHA = "ops/fmha/pipeline/tile_fmha_traits.hpp"
+_FMHA_PIPELINE = "ops/fmha/pipeline/block_fmha_{}.hpp"
 _PIPELINE = "ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_{}.hpp"
 # What a header must contain for the headers to have a feature. CK carries no usable version: the
 # file with its number is written by CK's own build and lacks in packages of the headers.
@@ -38,6 +40,13 @@ _FEATURES = {
     "conv_split_images": (_CONV_FORWARD, r"\bn_per_split\b"),
     "conv_merged_groups": (_CONV, r"\bNumGroupsToMerge_\b"),
     "conv_explicit_gemm": (_CONV, r"\bExplicitGemm_\b"),
+    "fmha": (_FMHA, r"\bkHasLogitsSoftCap_\b.*\bkSkipMinSeqlenQ_\b"),
+    "fmha_trload": (_FMHA_PIPELINE.format("pipeline_qr_ks_vs_async_trload"), ""),
+    "fmha_v3": (_FMHA_PIPELINE.format("fwd_v3_pipeline"), ""),
+    "fmha_v3_soft_cap": (_FMHA_PIPELINE.format("fwd_v3_pipeline"), r"\bkHasLogitsSoftCap\b"),
+    "fmha_sink": (_FMHA, r"\bkHasSink_\b"),
+    "fmha_block_scales": (_FMHA, r"\bQScaleEnum_?\b"),
+    "fmha_prefill_pages": (_FMHA, r"\bTileFmhaBatchPrefillTraits\b"),
     "persistent": ("ops/gemm/pipeline/tile_gemm_traits.hpp", r"\bUsePersistentKernel\b"),
 }
 
