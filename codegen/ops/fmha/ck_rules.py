@@ -69,10 +69,20 @@ def _wave_shape(c: Columns) -> Array:
     return np.asarray(np.where(pipeline_is(c, "qr_nwarp_sshuffle"), spread, rows))
 
 
+def _instruction_depth(c: Columns) -> Array:
+    """K of the matrix instruction that a warp tile of Q K^T is made of, on CDNA."""
+    wide_tile = c["warp_m0"] == 32
+    halves = np.where(wide_tile, 8, 16) * (1 + arch_fact("supports_trload")[c["arch"]])
+    size = element_bytes(c)
+    depth = np.where(size == 2, halves, np.where(size == 1, np.where(wide_tile, 16, 32), 4))
+    return np.asarray(np.maximum(np.minimum(depth, c["warp_k0"]), 1))
+
+
 def _groups_of_eight(c: Columns) -> Array:
     parts = [
-        wide(c[f"tile_{t}"]) // np.maximum(wide(c[f"warp_{side}0"]), 1)
-        for t, side in (("0", "m"), ("1", "n"), ("2", "k"))
+        wide(c["tile_0"]) // np.maximum(wide(c["warp_m0"]), 1),
+        wide(c["tile_1"]) // np.maximum(wide(c["warp_n0"]), 1),
+        wide(c["tile_2"]) // _instruction_depth(c),
     ]
     count = parts[0] * parts[1] * parts[2] // np.maximum(waves(c, 0), 1)
     other = (facts.arch_array("wave_size")[c["arch"]] != 64) | (c["tile_5"] != 256)
@@ -267,10 +277,10 @@ RULES: tuple[Rule, ...] = (
             f"{'along N' if k.pipeline == 'qr_nwarp_sshuffle' else 'along M'} only"
         ),
     ),
-    _rule(
+    _fwd(
         "matrix_groups",
         "qr schedules matrix instructions in groups of 8 where a tile has 256 numbers of Q",
-        f"pipeline tile_0 tile_1 tile_2 tile_5 warp_m0 warp_n0 warp_k0 {_BLOCK}",
+        f"dtype pipeline tile_0 tile_1 tile_2 tile_5 warp_m0 warp_n0 warp_k0 {_BLOCK}",
         _groups_of_eight,
         lambda k: (
             f"a step of tile {k.tile[0]}x{k.tile[1]}x{k.tile[2]} is not a multiple of 8 matrix "
