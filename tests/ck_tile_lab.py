@@ -16,7 +16,7 @@ from ckdisp.codegen.emit.cpp_view import cpp_view
 from ckdisp.codegen.emit.unit import symbol, unit_text
 from ckdisp.codegen.headers import own_include_dirs
 from ckdisp.codegen.key import KernelKey
-from ckdisp.codegen.providers.ck_tile import CK_TILE, compile_flags
+from ckdisp.codegen.providers.ck_tile import CK_TILE, branch_of, compile_flags
 
 DEVICE_PASS = ("--offload-device-only", "--no-gpu-bundle-output")
 HOST_PASS = ("--offload-host-only", "-fPIC", "-fvisibility=hidden")
@@ -50,12 +50,17 @@ def write_units(folder: Path, keys: Iterable[KernelKey]) -> list[str]:
 
 
 def compile_hip(
-    folder: Path, source: str, arch: str, passes: Sequence[str], *includes: Path | str
+    folder: Path,
+    source: str,
+    arch: str,
+    passes: Sequence[str],
+    *includes: Path | str,
+    branch: str = "gemm",
 ) -> Path:
-    """The object of one pass of ``source``, which lies in ``folder``."""
+    """The object of one pass of ``source``, which lies in ``folder``, with flags of ``branch``."""
     hip = amd.toolchain()
     output = folder / f"{Path(source).stem}.{'o' if '--offload-host-only' in passes else 'co'}"
-    flags = [*compile_flags(arch, arch, _takes), *passes, "-I", str(folder)]
+    flags = [*compile_flags(arch, arch, _takes, branch), *passes, "-I", str(folder)]
     places = (*own_include_dirs(), hip.ck_include, *includes)
     flags += [f"-I{place}" for place in places]
     command = [*hip.command, *flags, "-c", str(folder / source), "-o", str(output)]

@@ -57,6 +57,19 @@ _DEFINES = {
     "rdna4": (*_OCP_FP8, _WMMA),
 }
 
+# What CK's own build passes for attention, by the branch of a key.
+_FLUSH = "-fgpu-flush-denormals-to-zero"
+_BRANCHES: dict[str, tuple[str, ...]] = {
+    "gemm": (),
+    "conv": (),
+    "fmha_fwd": (_FLUSH, "-DCK_TILE_FMHA_FWD_FAST_EXP2=1"),
+    "fmha_v3": (_FLUSH, "-DCK_TILE_FMHA_FWD_FAST_EXP2=1"),
+    # 3 rounds to bf16 by an assembler sequence, as flash-attention does.
+    "fmha_bwd": (_FLUSH, "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=3"),
+}
+# Its definition goes with the flag.
+_SCALAR_FP32 = ("-mllvm", "--amdgpu-disable-packed-fp32=1")
+
 # Kernels that agree in these share most of what the compiler instantiates.
 _LOOP_FIELDS = ("tile", "wave", "warp", "pipeline", "scheduler")
 TILE_FIELDS = {
@@ -69,6 +82,10 @@ TILE_FIELDS = {
         *_LOOP_FIELDS,
         "vector",
     ),
+    "fmha": (
+        *("family", "arch", "dtype", "hdim_q", "hdim_v", "mode", "vlayout"),
+        *("tile", "wave", "warp", "pipeline", "use_trload"),
+    ),
 }
 _GROUP_SIZE = 16  # memory of one compile job grows with it
 _HOST_SIZE = 32
@@ -76,7 +93,7 @@ _HOST_SIZE = 32
 
 @dataclass(frozen=True)
 class _Variant:
-    """The rules of one arch and op: they share flags and precompiled headers."""
+    """The rules of one arch and branch: they share flags and precompiled headers."""
 
     unit: Rule
     group: Rule
@@ -89,12 +106,12 @@ def _recipe(keys: Keys, setup: Setup) -> Recipe:
     check_features(keys, setup.hip.features())
     variants: dict[tuple[str, str], list[tuple[str, KernelKey]]] = {}
     for name, key in keys:
-        variants.setdefault((key.arch, key.op), []).append((name, key))
+        variants.setdefault((key.arch, branch_of(key)), []).append((name, key))
     units: dict[str, Unit] = {}
     steps: list[Step] = []
     bundles: dict[str, tuple[str, ...]] = {}
-    for (level, op), members in variants.items():
-        rules = _variant(level, op, setup)
+    for (level, branch), members in variants.items():
+        rules = _variant(level, branch, setup)
         steps += [Step(rule.name, rule) for rule in rules.headers]
         for step, group in _device_steps(members, rules, setup.group):
             steps.append(step)
@@ -103,7 +120,7 @@ def _recipe(keys: Keys, setup: Setup) -> Recipe:
             if step.rule is rules.group:
                 bundles[step.source] = tuple(f"units/{name}.hip" for name, _ in group)
         for chunk in _chunks(sorted(name for name, _ in members)):
-            step = Step(f"{op}_{level}_{_short_digest(chunk[0])}", rules.host)
+            step = Step(f"{branch}_{level}_{_short_digest(chunk[0])}", rules.host)
             steps.append(step)
             bundles[step.source] = tuple(f"units/{name}.hip" for name in chunk)
     return Recipe(tuple(units[name] for name, _ in keys), tuple(steps), bundles)
@@ -152,11 +169,21 @@ def _short_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _variant(level: str, op: str, setup: Setup) -> _Variant:
+def branch_of(key: KernelKey) -> str:
+    """Which kernels share flags: those of an op, of attention those of a direction."""
+    if key.op != "fmha":
+        return key.op
+    if key.family.startswith("fmha.bwd"):
+        return "fmha_bwd"
+    return "fmha_v3" if key.pipeline == "v3" else "fmha_fwd"
+
+
+def _variant(level: str, branch: str, setup: Setup) -> _Variant:
     hip = setup.hip
     assert hip is not None
-    name = f"ck_tile_{level}_{op}"
-    flags = compile_flags(level, setup.targets.get(level, level), setup.hip_takes)
+    name = f"ck_tile_{level}_{branch}"
+    op = branch.partition("_")[0]
+    flags = compile_flags(level, setup.targets.get(level, level), setup.hip_takes, branch)
     device = (*flags, "--offload-device-only")
     host = (*flags, *_HOST_FLAGS, "--offload-host-only")
     device_header = _header(f"{name}_device", op, device, setup, hip)
@@ -170,13 +197,16 @@ def _variant(level: str, op: str, setup: Setup) -> _Variant:
 
 
 def compile_flags(
-    level: str, target: str, takes: Callable[[tuple[str, ...]], bool]
+    level: str, target: str, takes: Callable[[tuple[str, ...]], bool], branch: str
 ) -> tuple[str, ...]:
     """What both passes of a unit for ``level`` need; ``takes`` tells which flags there are."""
+    scalar = branch == "fmha_v3" and takes(_SCALAR_FP32)
     return (
         *_FLAGS,
         f"--offload-arch={target}",
         *_DEFINES[arch(level).family],
+        *_BRANCHES[branch],
+        *((*_SCALAR_FP32, "-DCK_TILE_DISABLE_PACKED_FP32=1") if scalar else ()),
         *(word for words in _OPTIONAL if takes(words) for word in words),
     )
 
@@ -272,6 +302,7 @@ CK_TILE = Provider(
     kernels={
         "gemm": ("providers/ck_tile/gemm.hpp", "CKDISP_CK_TILE_GEMM_KERNEL"),
         "conv": ("providers/ck_tile/conv.hpp", "CKDISP_CK_TILE_CONV_KERNEL"),
+        "fmha": ("providers/ck_tile/fmha.hpp", "CKDISP_CK_TILE_FMHA_KERNEL"),
     },
     suffix=".hip",
     template="unit.hip.j2",

@@ -14,6 +14,8 @@ template <class Unit>
 concept GemmUnit = has_key<Unit, GemmKey>;
 template <class Unit>
 concept ConvUnit = has_key<Unit, ConvKey>;
+template <class Unit>
+concept FmhaUnit = has_key<Unit, FmhaKey>;
 
 constexpr const ArchFacts& facts(Arch arch) { return kArches[static_cast<int>(arch)]; }
 

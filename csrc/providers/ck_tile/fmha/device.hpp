@@ -1,0 +1,35 @@
+// The device pass of an attention unit: every variant of its key.
+#pragma once
+
+#include <utility>
+
+#include "kernel.hpp"
+
+// Its parameter depends on Key and I so that the mangled name is a pattern without substitutions,
+// which the host can spell: see ../host/module.hpp.
+template <class Key, int I>
+__launch_bounds__((ckdisp::tile::FmhaKernel<Key, I>::Ck::kBlockSize),
+                  (ckdisp::tile::FmhaKernel<Key, I>::Ck::kBlockPerCu)) __global__
+    void ckdisp_fmha([[maybe_unused]] typename ckdisp::tile::FmhaKernel<Key, I>::Args args) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  typename ckdisp::tile::FmhaKernel<Key, I>::Ck{}(args.ck);
+#endif
+}
+
+namespace ckdisp::tile {
+
+template <class Key, std::size_t... I>
+void emit_fmha(std::index_sequence<I...>) {
+  // Taking the address of a kernel makes the compiler emit it.
+  const void* kernels[] = {
+      reinterpret_cast<const void*>(&ckdisp_fmha<Key, static_cast<int>(I)>)...};
+  (void)kernels;
+}
+template <class Key>
+void emit_fmha() {
+  emit_fmha<Key>(std::make_index_sequence<Variants<Key>::count>{});
+}
+
+}  // namespace ckdisp::tile
+
+#define CKDISP_CK_TILE_FMHA_KERNEL(symbol, Key) template void ckdisp::tile::emit_fmha<Key>();
