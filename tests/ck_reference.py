@@ -217,6 +217,20 @@ def _our_variants(code: Path) -> Iterator[tuple[Variant, KernelReport]]:
             yield (found[1] == "1", int(found[2]), found[3] == "1"), report
 
 
+def differences(ours: KernelReport, reference: KernelReport) -> list[str]:
+    """How our kernel differs from CK's; empty when both are the same code."""
+    names = ("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes", "block_size", "matrix")
+    found = [
+        f"{name} is {getattr(ours, name)}, CK's is {getattr(reference, name)}"
+        for name in names
+        if getattr(ours, name) != getattr(reference, name)
+    ]
+    count, wanted = ours.instructions or 0, reference.instructions or 0
+    if count == 0 or abs(count - wanted) > INSTRUCTION_TOLERANCE * wanted:
+        found.append(f"{count} instructions, CK has {wanted}")
+    return found
+
+
 @dataclass(frozen=True)
 class Comparison:
     """One variant of a key. ``differences`` is empty when both are the same code."""
@@ -227,16 +241,7 @@ class Comparison:
 
     @property
     def differences(self) -> list[str]:
-        names = ("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes", "block_size", "matrix")
-        found = [
-            f"{name} is {getattr(self.ours, name)}, CK's is {getattr(self.reference, name)}"
-            for name in names
-            if getattr(self.ours, name) != getattr(self.reference, name)
-        ]
-        ours, reference = self.ours.instructions or 0, self.reference.instructions or 0
-        if ours == 0 or abs(ours - reference) > INSTRUCTION_TOLERANCE * reference:
-            found.append(f"{ours} instructions, CK has {reference}")
-        return found
+        return differences(self.ours, self.reference)
 
 
 def compare(key: KernelKey, folder: Path) -> list[Comparison]:

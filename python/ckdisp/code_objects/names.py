@@ -9,6 +9,8 @@ from dataclasses import dataclass
 _OURS = re.compile(r"_Z10ckdisp_runI\d+ckdisp_key_(\w+?)Lb([01])ELi(\d+)ELb([01])EE")
 # ckdisp_convert<ckdisp_key_NAME>: the second stage of a kernel
 _CONVERT = re.compile(r"_Z14ckdisp_convertI(\d+)ckdisp_key_(\w+)")
+# ckdisp_fmha<ckdisp_key_NAME, variant>
+_FMHA = re.compile(r"_Z11ckdisp_fmhaI(\d+)ckdisp_key_(\w+)")
 _PREFIX = "ckdisp_key_"
 # CK's TailNumber.
 _TAILS = (
@@ -21,7 +23,8 @@ _TAILS = (
 class Variant:
     """Which kernel of a key: its main loop runs or not, how it ends, how it stores C.
 
-    A second stage has no loop, and its memory is ``convert``.
+    A second stage has no loop, and its memory is ``convert``. Kernels of attention have a number
+    as their tail, and their memory is ``set``.
     """
 
     key: str
@@ -34,6 +37,10 @@ def variant(symbol: str) -> Variant | None:
     """The key and variant that a mangled name of ours stands for."""
     if match := _CONVERT.match(symbol):
         return Variant(match[2][: int(match[1]) - len(_PREFIX)], None, None, "convert")
+    if match := _FMHA.match(symbol):
+        end = int(match[1]) - len(_PREFIX)
+        number = re.match(r"Li(\d+)E", match[2][end:])
+        return Variant(match[2][:end], None, number[1] if number else None, "set")
     match = _OURS.match(symbol)
     if match is None:
         return None

@@ -12,7 +12,9 @@ __launch_bounds__((ckdisp::tile::FmhaKernel<Key, I>::Ck::kBlockSize),
                   (ckdisp::tile::FmhaKernel<Key, I>::Ck::kBlockPerCu)) __global__
     void ckdisp_fmha([[maybe_unused]] typename ckdisp::tile::FmhaKernel<Key, I>::Args args) {
 #if defined(__HIP_DEVICE_COMPILE__)
-  typename ckdisp::tile::FmhaKernel<Key, I>::Ck{}(args.ck);
+  using Ck = typename ckdisp::tile::FmhaKernel<Key, I>::Ck;
+  static_assert(Ck::kBlockSize == ckdisp::tile::fmha_block_size(Key::key));
+  Ck{}(args.ck);
 #endif
 }
 

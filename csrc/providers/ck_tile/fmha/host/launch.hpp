@@ -1,0 +1,165 @@
+// Launching the right variant of an attention kernel on the caller's stream.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "../../host/calls.hpp"
+#include "backward.hpp"
+#include "cost.hpp"
+#include "forward.hpp"
+#include "paged.hpp"
+#include "splitkv.hpp"
+#include "zero.hpp"
+
+namespace ckdisp::tile {
+namespace {
+
+// The mangled name of ckdisp_fmha<key, variant>: see device.hpp.
+inline std::string fmha_kernel_name(const char* key, int variant) {
+  return "_Z11ckdisp_fmhaI" + std::to_string(std::strlen(key)) + key + "Li" +
+         std::to_string(variant) + "EEvN6ckdisp4tile10FmhaKernelIT_XT0_EE4ArgsE";
+}
+
+}  // namespace
+
+template <FmhaUnit Key>
+struct Launcher<Key> {
+  using Problem = FmhaProblemData;
+  using Data = FmhaArgs;
+  static constexpr Op op = Op::fmha;
+  static constexpr const FmhaKey& key = Key::key;
+  static constexpr Family family = key.family;
+  static constexpr bool prepares = family == Family::fmha_bwd_dq_dk_dv, converts = false;
+  using Call = FmhaCall<family, Key>;
+
+  static std::uint64_t workspace_size(const FmhaProblemData&) { return 0; }
+
+  static bool run(const FmhaProblemData& p, const FmhaArgs& a, void*, const Launch& launch,
+                  Refusal* refusal) {
+    if (is_empty(p)) return true;
+    if (!takes(p, a, refusal)) return false;
+    const hip::Api* const api = usable(launch, refusal);
+    if (api == nullptr) return false;
+    return launch_variant(*api, p, a, launch, refusal,
+                          std::make_integer_sequence<int, FmhaOf<Key>::variants>{});
+  }
+
+  static bool needs_prepare(const FmhaProblemData& p) {
+    return !is_empty(p) && (FmhaOf<Key>::accumulates || (key.dbias && p.mask != FmhaMask::no));
+  }
+
+  // Blocks add to dQ, and leave out the tiles that a mask hides: these keep what they hold.
+  static bool prepare(const FmhaProblemData& p, const FmhaArgs& a, void*, const Launch& launch,
+                      Refusal* refusal) {
+    if (!needs_prepare(p)) return true;
+    if (!takes(p, a, refusal)) return false;
+    const hip::Api* const api = usable(launch, refusal);
+    if (api == nullptr) return false;
+    if (FmhaOf<Key>::accumulates &&
+        !zero(*api, a.dq_acc, sums_of_dq(p) * static_cast<std::int64_t>(sizeof(float)),
+              launch.stream, refusal)) {
+      return false;
+    }
+    if (!key.dbias || p.mask == FmhaMask::no) return true;
+    return zero_matrices(*api, a.dbias, p.dbias, p,
+                         sizeof(typename FmhaTypesOf<key.dtype>::Bias), launch.stream, refusal);
+  }
+
+ private:
+  static std::int64_t sums_of_dq(const FmhaProblemData& p) {
+    return CkRows(p).split * p.hdim_q * (p.num_splits > 1 ? p.num_splits : 1);
+  }
+
+  static bool is_empty(const FmhaProblemData& p) {
+    if (p.batch == 0 || p.nhead_q == 0) return true;
+    if constexpr (family == Family::fmha_bwd_dq_dk_dv) {
+      return p.seqlen_k == 0;
+    } else if constexpr (family == Family::fmha_appendkv) {
+      return p.seqlen_new == 0 && p.seqlen_q == 0;
+    } else {
+      return p.seqlen_q == 0;
+    }
+  }
+
+  static bool takes(const FmhaProblemData& p, const FmhaArgs& a, Refusal* refusal) {
+    using Limits = Support<Key>;
+    constexpr std::size_t in = sizeof(typename FmhaTypesOf<key.dtype>::In);
+    constexpr std::size_t q = Limits::vector_q * in, v = Limits::vector_v * in;
+    if constexpr (family == Family::fmha_splitkv_combine) {
+      return there({{"lse_acc", a.lse_acc}, {"o_acc", a.o_acc}}, refusal);
+    } else if constexpr (family == Family::fmha_bwd_dot_do_o) {
+      return pointer_fits("O", a.o, v, refusal) && pointer_fits("dO", a.d_o, v, refusal) &&
+             there({{"delta", a.delta}}, refusal);
+    } else if constexpr (family == Family::fmha_bwd_convert_dq) {
+      return pointer_fits("dQ", a.dq, q, refusal) && there({{"dq_acc", a.dq_acc}}, refusal);
+    } else {
+      if (!pointer_fits("Q", a.q, q, refusal) || !pointer_fits("K", a.k, q, refusal) ||
+          !pointer_fits("V", a.v, v, refusal)) {
+        return false;
+      }
+      if constexpr (family == Family::fmha_fwd) {
+        if (p.mode == FmhaMode::batch && a.seqlen_k != nullptr) {
+          return refuse(refusal, Reason::mode,
+                        "sequences of K have lengths of their own, which the kernel reads in mode "
+                        "group only");
+        }
+      }
+      if constexpr (family == Family::fmha_splitkv) {
+        return there({{"lse_acc", a.lse_acc}, {"o_acc", a.o_acc}}, refusal);
+      } else if constexpr (family == Family::fmha_bwd_dq_dk_dv) {
+        return pointer_fits("dO", a.d_o, v, refusal) && pointer_fits("dK", a.dk, q, refusal) &&
+               pointer_fits("dV", a.dv, v, refusal) &&
+               there({{"delta", a.delta},
+                      {"dQ", FmhaOf<Key>::accumulates ? static_cast<void*>(a.dq_acc) : a.dq}},
+                     refusal);
+      } else if constexpr (family == Family::fmha_appendkv) {
+        return there({{"the lengths of K", a.seqlen_k}}, refusal);
+      } else {
+        return pointer_fits("O", a.o, 1, refusal);
+      }
+    }
+  }
+
+  struct Named {
+    const char* name;
+    const void* data;
+  };
+  static bool there(std::initializer_list<Named> pointers, Refusal* refusal) {
+    for (const Named& pointer : pointers) {
+      if (pointer.data == nullptr) {
+        return refuse(refusal, Reason::stage, "%s is null, and the kernel needs it", pointer.name);
+      }
+    }
+    return true;
+  }
+
+  template <int... I>
+  static bool launch_variant(const hip::Api& api, const FmhaProblemData& p, const FmhaArgs& a,
+                             const Launch& launch, Refusal* refusal,
+                             std::integer_sequence<int, I...>) {
+    const int wanted = Call::variant(p, a);
+    bool done = false;
+    (void)((I == wanted && ((done = launch_one<I>(api, p, a, launch, refusal)), true)) || ...);
+    return done;
+  }
+
+  template <int I>
+  static bool launch_one(const hip::Api& api, const FmhaProblemData& p, const FmhaArgs& a,
+                         const Launch& launch, Refusal* refusal) {
+    void* const function =
+        Functions<Key>::find(api, &functions[I][launch.device], launch.device, refusal,
+                             [] { return fmha_kernel_name(CodeOf<Key>::value.key, I); });
+    if (function == nullptr) return false;
+    const dim3 grid = Call::template grid<I>(p, a);
+    const typename FmhaKernel<Key, I>::Args args{Call::template arguments<I>(p, a)};
+    return start(api, function, {grid.x, grid.y, grid.z}, fmha_block_size(key), args,
+                 launch.stream, refusal);
+  }
+
+  static inline constinit void* functions[FmhaOf<Key>::variants][kMaxDevices] = {};
+};
+
+}  // namespace ckdisp::tile

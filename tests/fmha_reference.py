@@ -1,0 +1,164 @@
+"""Device code of CK's own attention instances, from its generator, and how ours compares."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import amd
+from ck_reference import differences
+from ck_tile_lab import DEVICE_PASS, compile_hip, write_headers, write_units
+
+from ckdisp.code_objects import KernelReport, inspect
+from ckdisp.codegen.key import KernelKey
+from ckdisp.codegen.providers.ck_tile import branch_of
+
+# What CK calls a family in file names, the API that has it, and the place of its filter in that.
+_FAMILIES = {
+    "fmha.fwd": ("fmha_fwd", "fwd", "{}"),
+    "fmha.splitkv": ("fmha_fwd_splitkv", "fwd_splitkv", "none@{}"),
+    "fmha.splitkv_combine": ("fmha_fwd_splitkv_combine", "fwd_splitkv", "{}@none"),
+    "fmha.pagedkv": ("fmha_fwd_pagedkv", "pagedkv_prefill", "{}"),
+    "fmha.appendkv": ("fmha_fwd_appendkv", "fwd_appendkv", "{}"),
+    "fmha.batch_prefill": ("fmha_batch_prefill", "batch_prefill", "{}"),
+    "fmha.bwd_dot_do_o": ("fmha_bwd_dot_do_o", "bwd", "{}@*@*"),
+    "fmha.bwd_convert_dq": ("fmha_bwd_convert_dq", "bwd", "*@{}@*"),
+    "fmha.bwd_dq_dk_dv": ("fmha_bwd", "bwd", "*@*@{}"),
+}
+# Receipts of the generator that have what 0 leaves out: fp32, and what only aiter asks for.
+_RECEIPTS = (0, 800, 200, 100)
+_ROPES = {"none": "", "interleaved": "_inter", "half_rotated": "_half"}
+
+
+def _written(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """Without the zeros at the end, which stand for numbers that a family lacks."""
+    while numbers and numbers[-1] == 0:
+        numbers = numbers[:-1]
+    return numbers
+
+
+def _join(numbers: tuple[int, ...]) -> str:
+    return "x".join(map(str, _written(numbers)))
+
+
+def _stages(letter: str, numbers: tuple[int, ...]) -> str:
+    used = _written(numbers)
+    return "".join(f"_{letter}{_join(used[i : i + 3])}" for i in range(0, len(used), 3))
+
+
+def _pads(key: KernelKey, names: tuple[str, ...], none: str = "_npad") -> str:
+    found = zip(names, key.padding, strict=True)
+    backward = key.family == "fmha.bwd_dq_dk_dv"
+    text = "".join(f"{name}{pad if backward else ''}" for name, pad in found if name and pad)
+    return f"_p{text}" if text else none
+
+
+def _has(flag: bool, name: str) -> str:
+    return f"_{name}" if flag else f"_n{name}"
+
+
+def _bias_mask(key: KernelKey) -> tuple[str, str]:
+    return _has(key.bias != "no", key.bias if key.bias != "no" else "bias"), _has(
+        key.mask != "no", "mask"
+    )
+
+
+def ck_name(key: KernelKey) -> str:
+    """The name that CK's generator gives to the kernel of ``key``."""
+    family = key.family.removeprefix("fmha.")
+    start = f"{_FAMILIES[key.family][0]}_d{key.hdim_q}_{key.dtype}"
+    blocks = f"_o{key.block_per_cu}" if key.block_per_cu else ""
+    tile = f"_b{_join(key.tile)}"
+    bias, mask = _bias_mask(key)
+    if family == "appendkv":
+        pads = _pads(key, ("s", "sk", "d", "dv"), none="")
+        paged = "_pagedkv" if key.paged_kv else ""
+        return f"{start}{tile}{blocks}_v{key.vlayout}{pads}{_ROPES[key.rope]}{paged}"
+    if family == "bwd_dot_do_o":
+        return f"{start}{tile}_{key.mode}{blocks}{_pads(key, ('s', '', '', 'dv'))}"
+    if family == "bwd_convert_dq":
+        tile = f"_b{key.tile[0]}x{key.tile[1]}"
+        fixed = _has(key.deterministic, "deterministic")
+        return f"{start}{tile}_{key.mode}{blocks}{_pads(key, ('s', '', 'd', ''))}{fixed}"
+    start += f"_{key.mode}{tile}"
+    if family == "bwd_dq_dk_dv":
+        drop = "_ndropout"
+        if key.dropout:
+            stored = "_storerandval" if key.store_randval else ""
+            drop = f"_dropout_wg{key.dropout_warp}{stored}"
+        return (
+            f"{start}{_stages('r', key.wave)}{_stages('w', key.warp[:6])}{blocks}"
+            f"_maxq{key.max_seq_len_q}{_pads(key, ('', '', 'd', 'dv'))}{bias}"
+            f"{_has(key.dbias, 'dbias')}{mask}{drop}"
+            f"{_has(key.deterministic, 'deterministic')}{_has(key.use_trload, 'trload')}"
+        )
+    lse, quant = _has(key.lse, "lse"), _has(key.qscale == "pertensor", "squant")
+    if family == "splitkv_combine":
+        return f"{start}{blocks}_*{_pads(key, ('s', '', '', 'dv'))}{lse}{quant}"
+    start += f"{_stages('r', key.wave)}{_stages('w', key.warp)}{blocks}_{key.pipeline}"
+    start += f"_v{key.vlayout}{_pads(key, ('s', 'sk', 'd', 'dv'))}"
+    start += f"{_has(key.logits, 'logits')}{bias}{mask}{lse}"
+    skip = _has(key.skip_min_seqlen_q, "skip")
+    if family == "splitkv":
+        return f"{start}{quant}{_has(key.paged_kv, 'pagedkv')}"
+    if family == "pagedkv":
+        return f"{start}{skip}{quant}{_has(key.paged_kv, 'pagedkv')}"
+    start += _has(key.dropout, "dropout")
+    if family == "batch_prefill":
+        return f"{start}{quant}"
+    return f"{start}{skip}{quant}{_has(key.use_trload, 'trload')}"
+
+
+def examples() -> Path:
+    """The folder of CK's attention example, which only source distributions have."""
+    headers = Path(amd.toolchain().ck_include, "ck_tile").resolve()
+    folder = headers.parent.parent / "example" / "ck_tile" / "01_fmha"
+    if not folder.exists():
+        amd.missing(f"the CK headers come without CK's examples: no {folder}")
+    return folder
+
+
+def generate(key: KernelKey, folder: Path) -> Path:
+    """CK's instance of ``key``, written by its generator into ``folder``."""
+    prefix, api, place = _FAMILIES[key.family]
+    name = ck_name(key)
+    for receipt in _RECEIPTS:
+        command = [sys.executable, str(examples() / "generate.py"), "--targets", key.arch]
+        command += ["--api", api, "--receipt", str(receipt), "--output_dir", str(folder)]
+        subprocess.run([*command, "--filter", place.format(name)], check=True, cwd=folder)
+        found = [
+            path
+            for pattern in (f"{name}.cpp", f"{name}_gfx*.cpp")
+            for path in folder.glob(pattern)
+            if path.name.startswith(prefix)
+        ]
+        if found:
+            (instance,) = found
+            return instance
+    raise AssertionError(f"CK's generator has no {name} for {key.arch}")
+
+
+def compare(key: KernelKey, folder: Path) -> Iterator[tuple[KernelReport, list[str]]]:
+    """Compiles ``key`` and CK's instance: each of our kernels, and how it differs from CK's.
+
+    The variants of a key have no common name, so each is compared with the one of CK's kernels
+    that is most like it, and CK must have as many.
+    """
+    write_headers(folder)
+    (unit,) = write_units(folder, [key])
+    instance = generate(key, folder)
+    branch = branch_of(key)
+    ours = compile_hip(folder, unit, key.arch, DEVICE_PASS, branch=branch)
+    theirs = compile_hip(folder, instance.name, key.arch, DEVICE_PASS, examples(), branch=branch)
+    kernels = [report for report in inspect(ours) if report.kernel == key.name]
+    references = [report for report in inspect(theirs) if "kentry" in report.symbol]
+    assert len(kernels) == len(references) > 0, (len(kernels), len(references))
+    for report in kernels:
+        by_match: Mapping[int, list[str]] = {
+            i: differences(report, reference) for i, reference in enumerate(references)
+        }
+        best = min(by_match, key=lambda i: len(by_match[i]))
+        del references[best]
+        yield report, by_match[best]
