@@ -92,6 +92,15 @@ def convert_symbol(key: KernelKey) -> str:
     return f"_Z14ckdisp_convertI{len(name)}{name}EvN6ckdisp4tile7ConvertIT_E4ArgsE"
 
 
+def fmha_symbol(key: KernelKey, variant: int = 0) -> str:
+    """The mangled name of one variant of an attention kernel."""
+    name = f"ckdisp_key_{key.name}"
+    return (
+        f"_Z11ckdisp_fmhaI{len(name)}{name}Li{variant}E"
+        "EvN6ckdisp4tile10FmhaKernelIT_XT0_EE4ArgsE"
+    )
+
+
 @dataclass(frozen=True)
 class Driver:
     """A program that calls kernels: it answers commands."""
@@ -131,12 +140,16 @@ def launches(trace: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _stand_in(folder: Path, key: KernelKey) -> Path:
     """An object with a code object that has all kernels that ``key`` could need."""
-    symbols = [
-        variant_symbol(key, hot, tail, atomic)
-        for hot in (False, True)
-        for tail in range(FULL + 1)
-        for atomic in (False, True)
-    ]
+    symbols = (
+        [fmha_symbol(key, variant) for variant in range(5)]
+        if key.op == "fmha"
+        else [
+            variant_symbol(key, hot, tail, atomic)
+            for hot in (False, True)
+            for tail in range(FULL + 1)
+            for atomic in (False, True)
+        ]
+    )
     source = folder / f"{key.name}.stand_in.hip"
     attributes = "__attribute__((global, amdgpu_flat_work_group_size(1, 1024)))"
     bounds = 24 if getattr(key, "elementwise", None) == "clamp" else 0
@@ -155,17 +168,20 @@ def _stand_in(folder: Path, key: KernelKey) -> Path:
 _PROBES = {
     "gemm": ("ck_tile_probe.hpp", "ProbeOf", "ck_tile_driver.cpp"),
     "conv": ("ck_tile_conv_probe.hpp", "ConvProbe", "ck_tile_conv_driver.cpp"),
+    "fmha": ("ck_tile_fmha_probe.hpp", "FmhaProbe", "ck_tile_fmha_driver.cpp"),
 }
 
 
-def _host_object(folder: Path, op: str, arch: str, keys: Sequence[KernelKey]) -> Path:
-    header, probe, _ = _PROBES[op]
+def _host_object(folder: Path, arch: str, branch: str, keys: Sequence[KernelKey]) -> Path:
+    header, probe, _ = _PROBES[keys[0].op]
     units = write_units(folder, keys)
     probes = [f"ckdisp::tile::{probe}<ckdisp_key_{k.name}>::make(&{symbol(k.name)})," for k in keys]
     text = [f'#include "{header}"', *(f'#include "{unit}"' for unit in units)]
-    text += [f'extern "C" const Probe probes_{arch}[] = {{', *probes, "{}};"]
-    (folder / f"host_{arch}.hip").write_text("\n".join(text))
-    return compile_hip(folder, f"host_{arch}.hip", arch, (*HOST_PASS, *QUICK), CPP)
+    name = f"{arch}_{branch}"
+    text += [f'extern "C" const Probe probes_{name}[] = {{', *probes, "{}};"]
+    (folder / f"host_{name}.hip").write_text("\n".join(text))
+    passes = (*HOST_PASS, *QUICK)
+    return compile_hip(folder, f"host_{name}.hip", arch, passes, CPP, branch=branch)
 
 
 def build_driver(folder: Path, op: str, keys: Sequence[KernelKey]) -> Driver:
@@ -174,15 +190,15 @@ def build_driver(folder: Path, op: str, keys: Sequence[KernelKey]) -> Driver:
     Kernels of all archs are in one program, as in a library: none may get functions of another.
     """
     write_headers(folder)
-    archs = sorted({key.arch for key in keys})
+    tables = sorted({(key.arch, branch_of(key)) for key in keys})
     objects = [_stand_in(folder, key) for key in keys]
-    for arch in archs:
-        of_arch = [key for key in keys if key.arch == arch]
-        objects.append(_host_object(folder, op, arch, of_arch))
+    for arch, branch in tables:
+        some = [key for key in keys if (key.arch, branch_of(key)) == (arch, branch)]
+        objects.append(_host_object(folder, arch, branch, some))
     program = folder / "driver"
     command = [amd.toolchain().tool("clang++"), "-std=c++20", "-O0", "-pthread"]
     command += [f"-I{place}" for place in (*own_include_dirs(), folder, CPP)]
-    command += [f"-DCKDISP_PROBES(F)={' '.join(f'F(probes_{arch})' for arch in archs)}"]
+    command += [f"-DCKDISP_PROBES(F)={' '.join(f'F(probes_{a}_{b})' for a, b in tables)}"]
     command += [str(CPP / _PROBES[op][2]), *map(str, objects), "-ldl", "-o", str(program)]
     subprocess.run(command, check=True)
     return Driver(program)
@@ -204,6 +220,7 @@ __all__ = [
     "compile_hip",
     "convert_symbol",
     "embed",
+    "fmha_symbol",
     "launches",
     "symbol",
     "variant_symbol",
