@@ -48,6 +48,7 @@ CPU = Provider(
     kernels={
         "gemm": ("providers/cpu/gemm.hpp", "CKDISP_CPU_GEMM_KERNEL"),
         "conv": ("providers/cpu/conv.hpp", "CKDISP_CPU_CONV_KERNEL"),
+        "fmha": ("providers/cpu/fmha.hpp", "CKDISP_CPU_FMHA_KERNEL"),
     },
     suffix=".cpp",
     template="unit.cpp.j2",

@@ -1,0 +1,127 @@
+// What an attention key means on a CPU: types, vectors, register tile and cache blocks. Of a key's
+// tile, sq is the number of rows of Q, of all heads that share a head of K, which go over the keys
+// together, and sk that of the keys packed at a time.
+#pragma once
+
+#include <ckdisp/fmha_abi.hpp>
+
+#include "../traits.hpp"
+
+namespace ckdisp::cpu {
+namespace {
+
+constexpr Dtype input_of(FmhaDtype dtype) {
+  switch (dtype) {
+    case FmhaDtype::fp32:
+      return Dtype::fp32;
+    case FmhaDtype::fp16:
+      return Dtype::fp16;
+    case FmhaDtype::bf16:
+      return Dtype::bf16;
+    case FmhaDtype::bf8:
+      return Dtype::bf8;
+    default:
+      return Dtype::fp8;
+  }
+}
+
+constexpr Dtype output_of(FmhaDtype dtype) {
+  switch (dtype) {
+    case FmhaDtype::fp8fp16:
+      return Dtype::fp16;
+    case FmhaDtype::fp8bf16:
+      return Dtype::bf16;
+    case FmhaDtype::fp8fp32:
+      return Dtype::fp32;
+    default:
+      return input_of(dtype);
+  }
+}
+
+template <class Kernel>
+struct FmhaTraits {
+  static constexpr const FmhaKey& key = Kernel::key;
+  static constexpr int bytes = facts(key.arch).vector_bytes;
+  using S = Simd<bytes>;
+  using F = typename S::F;
+  static constexpr int lanes = S::lanes;
+
+  static constexpr Dtype in = input_of(key.dtype);
+  static constexpr Dtype out = output_of(key.dtype);
+  static constexpr Dtype bias = size_of(in) == 1 ? Dtype::fp32 : in;
+  static constexpr int size_in = size_of(in);
+  static constexpr int size_out = size_of(out);
+  static constexpr int size_bias = size_of(bias);
+
+  // The register tile: two vectors wide; the accumulators, a row of B and a number of A must fit.
+  // Without fused instructions a product needs a register, too.
+  static constexpr int mr =
+      key.arch == Arch::generic ? 4 : facts(key.arch).vector_registers / 2 - 2;
+  static constexpr int nv = 2;
+  static constexpr int nr = nv * lanes;
+
+  // Blocks start at multiples of 16 keys: so many random bytes come at a time.
+  static constexpr int sq = static_cast<int>(round_up(key.tile[0], mr));
+  static constexpr int sk = static_cast<int>(round_up(key.tile[1], most(nr, 16)));
+
+  static_assert(key.provider == Provider::cpu);
+  static_assert(bytes > 0, "not a CPU level");
+  static_assert(key.dtype != FmhaDtype::mxfp8 && key.dtype != FmhaDtype::mxfp4,
+                "a CPU kernel has no mx types");
+};
+
+constexpr float log2_e = 1.44269504f;
+constexpr float ln_2 = 0.693147181f;
+constexpr float minus_infinity = -__builtin_inff();
+
+// Larger of both, or y if one is NaN.
+template <class S>
+CKDISP_CPU_INLINE typename S::F larger(typename S::F x, typename S::F y) {
+#ifdef __AVX2__
+  if constexpr (S::bytes >= 32) {
+    typename S::F out;
+    __asm__("vmaxps %2, %1, %0" : "=v"(out) : "v"(x), "vm"(y));
+    return out;
+  }
+#endif
+  return x > y ? x : y;
+}
+
+template <class F>
+CKDISP_CPU_INLINE float largest_lane(F x) {
+  float out = x[0];
+  for (int i = 1; i < static_cast<int>(sizeof(F) / 4); ++i) out = x[i] > out ? x[i] : out;
+  return out;
+}
+
+template <class F>
+CKDISP_CPU_INLINE float sum_of_lanes(F x) {
+  float out = 0;
+  for (int i = 0; i < static_cast<int>(sizeof(F) / 4); ++i) out += x[i];
+  return out;
+}
+
+// 2^x for x <= 126; 0 below -127. NaN goes through.
+template <class S>
+CKDISP_CPU_INLINE typename S::F power_of_2(typename S::F x) {
+  using F = typename S::F;
+  using U = typename S::U;
+  const float c[] = {1.0f,          0.693147004f,   0.240222424f,
+                     0.0555073358f, 0.00967151299f, 0.00132647273f};
+  x = larger<S>(splat<F>(-127.0f), x);
+  // The low bits of `shifted` are the nearest integer. At -127 the sum of exponents is all zeros.
+  const F shifted = x + 12582912.0f;
+  const F r = x - (shifted - 12582912.0f);
+  F y = splat<F>(c[5]);
+  for (int i = 4; i >= 0; --i) y = y * r + c[i];
+  return bits<F>(bits<U>(y) + (bits<U>(shifted) << 23));
+}
+
+// The same of one number, of any x that is not positive.
+template <class S>
+CKDISP_CPU_INLINE float power_of_2(float x) {
+  return power_of_2<S>(splat<typename S::F>(x))[0];
+}
+
+}  // namespace
+}  // namespace ckdisp::cpu

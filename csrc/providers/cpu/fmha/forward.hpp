@@ -1,0 +1,301 @@
+// Forward families with many rows of Q: a block of K and V is packed and all rows of a part go
+// over it, a panel of them at a time; softmax online, without a matrix of all scores.
+#pragma once
+
+#include "pack.hpp"
+#include "philox.hpp"
+#include "scores.hpp"
+#include "tile.hpp"
+
+namespace ckdisp::cpu {
+namespace {
+
+// How one problem is cut. A part is some rows of the sequences of Q of all heads that share a head
+// of K.
+struct ForwardPlan {
+  int threads;
+  Index group;         // heads of Q for a head of K
+  Index rows;          // of a sequence of Q in a part
+  Index chunks;        // parts of a sequence
+  Index splits;        // parts of the keys
+  Index parts;         // in all
+  Index depth, width;  // numbers of a row of Q and K; of V, in whole panels
+  // Floats of a thread's workspace, one behind the other.
+  Index q, o, k, v, sums, scores;
+
+  Index floats() const { return round_up(q + o + k + v + sums + scores, 16); }
+};
+
+template <class Kernel>
+struct Forward {
+  using T = FmhaTraits<Kernel>;
+  using S = typename T::S;
+  using F = typename T::F;
+  using Tile = FmhaTile<T>;
+  static constexpr int mr = T::mr, nr = T::nr, sk = T::sk, lanes = T::lanes;
+
+  static ForwardPlan plan(const FmhaProblemData& p, int threads) {
+    ForwardPlan cut{};
+    cut.threads = threads;
+    cut.group = p.nhead_q / p.nhead_k;
+    cut.splits = p.family == Family::fmha_splitkv ? p.num_splits : 1;
+    const Index heads = p.batch * p.nhead_k * cut.splits;
+    cut.rows = least(p.seqlen_q, most(1, T::sq / cut.group));
+    if (threads > 1) {
+      const Index wanted = Index{threads} * parts_per_thread;
+      while (heads * ceil_div(p.seqlen_q, cut.rows) < wanted && cut.rows * cut.group > 8 * mr) {
+        cut.rows = ceil_div(cut.rows, 2);
+      }
+    }
+    cut.chunks = ceil_div(p.seqlen_q, cut.rows);
+    cut.rows = ceil_div(p.seqlen_q, cut.chunks);
+    cut.parts = heads * cut.chunks;
+    cut.depth = p.hdim_q;
+    cut.width = round_up(p.hdim_v, nr);
+    const Index rows = round_up(cut.rows * cut.group, mr);
+    cut.q = round_up(rows * cut.depth, 16);
+    cut.o = rows * cut.width;
+    cut.k = sk * cut.depth;
+    cut.v = sk * cut.width;
+    cut.sums = round_up(2 * rows, 16);
+    cut.scores = 2 * mr * sk;
+    return cut;
+  }
+
+  static std::uint64_t workspace_size(const FmhaProblemData& p, int threads) {
+    const ForwardPlan cut = plan(p, threads);
+    return static_cast<std::uint64_t>(cut.threads * cut.floats()) * sizeof(float);
+  }
+
+  static void run(const FmhaProblemData& p, const FmhaArgs& args, void* workspace, int threads) {
+    const Call call{p, args, plan(p, threads), {args}, {p, args}};
+    std::int64_t counter = 0;
+    parallel(threads, [&](int thread, int team) {
+      float* const own = static_cast<float*>(workspace) + thread * call.cut.floats();
+      Tickets tickets(&counter, call.cut.parts, team);
+      for (Index part = tickets.take(); part >= 0; part = tickets.take()) {
+        one_part(call, part, own);
+      }
+    });
+  }
+
+ private:
+  struct Call {
+    const FmhaProblemData& p;
+    const FmhaArgs& args;
+    ForwardPlan cut;
+    RandomBytes random;
+    Scores<T> scores;
+  };
+
+  // What a part is, and its share of the workspace.
+  struct Part {
+    const Call& call;
+    Sequence s;
+    Index b, head_k, split;
+    Index first, rows;  // of each head
+    Index count;        // in all
+    float *q, *o, *k, *v, *max, *sum, *scores;
+
+    Part(const Call& c, Index part, float* own)
+        : call(c),
+          s(c.p, c.args, part / c.cut.chunks / c.cut.splits / c.p.nhead_k),
+          b(part / c.cut.chunks / c.cut.splits / c.p.nhead_k),
+          head_k(part / c.cut.chunks / c.cut.splits % c.p.nhead_k),
+          split(part / c.cut.chunks % c.cut.splits),
+          // Last rows first: they see the most keys of a causal mask.
+          first((c.cut.chunks - 1 - part % c.cut.chunks) * c.cut.rows),
+          rows(most(0, least(c.cut.rows, s.q_len - first))),
+          count(rows * c.cut.group),
+          q(own),
+          o(q + c.cut.q),
+          k(o + c.cut.o),
+          v(k + c.cut.k),
+          max(v + c.cut.v),
+          sum(max + c.cut.sums / 2),
+          scores(sum + c.cut.sums / 2) {}
+
+    Index head(Index i) const { return head_k * call.cut.group + i / rows; }
+    Index row(Index i) const { return first + i % rows; }
+  };
+
+  // A panel of rows and the keys of the block that it looks at.
+  struct Keys {
+    Index first, count;  // of the block
+    Index start;         // of what the panel needs, from `first`, and the end, in whole panels
+    Index end;
+    bool masked;
+  };
+
+  static CKDISP_CPU_NOINLINE void one_part(const Call& call, Index index, float* own) noexcept {
+    Part part(call, index, own);
+    if (part.count == 0) return;
+    pack_q(part);
+    const Sequence& s = part.s;
+    const Visible seen = visible_to(s, part.first, part.first + part.rows - 1);
+    const Index per_split = round_up(ceil_div(s.k_len, call.cut.splits), 16);
+    const Index begin = least(s.k_len, part.split * per_split);
+    const Index end = least(s.k_len, begin + per_split);
+    for (Index key = begin; key < end; key += sk) {
+      const Index count = least(sk, end - key);
+      if (key >= s.sink && (key + count <= seen.low || key >= seen.high)) continue;
+      pack_kv(part, key, count);
+      for (Index i = 0; i < part.count; i += mr) one_panel(part, i, key, count);
+    }
+    finish(part);
+  }
+
+  static CKDISP_CPU_INLINE void pack_q(Part& part) {
+    const Call& call = part.call;
+    const float factor = Scores<T>::factor(call.p, call.args);
+    const Index padded = round_up(part.count, mr);
+    for (Index i = 0; i < padded; ++i) {
+      float* const to = part.q + i * call.cut.depth;
+      if (i < part.count) {
+        const char* from = row_of(call.args.q, call.p.q, part.b, part.head(i),
+                                  part.s.q_start + part.row(i), T::size_in);
+        widen_line<T, T::in>(to, from, call.p.hdim_q, call.cut.depth, factor);
+      } else {
+        for (Index k = 0; k < call.cut.depth; ++k) to[k] = 0;
+      }
+      part.max[i] = minus_infinity;
+      part.sum[i] = 0;
+    }
+    for (Index i = 0; i < padded * call.cut.width; ++i) part.o[i] = 0;
+  }
+
+  static CKDISP_CPU_INLINE void pack_kv(Part& part, Index key, Index count) {
+    const Call& call = part.call;
+    const FmhaProblemData& p = call.p;
+    const char* lines[sk];
+    find_rows(p, part.s, call.args.k, p.k, part.head_k, key, count, T::size_in, lines);
+    FmhaPack<T, T::in>::columns(part.k, lines, 0, count, p.hdim_q);
+    if (p.vlayout == Order::r) {
+      find_rows(p, part.s, call.args.v, p.v, part.head_k, key, count, T::size_in, lines);
+      FmhaPack<T, T::in>::rows(part.v, lines, count, p.hdim_v, sk);
+    } else {
+      for (Index x = 0; x < p.hdim_v; x += nr) {
+        const Index some = least(nr, p.hdim_v - x);
+        for (Index i = 0; i < some; ++i) {
+          lines[i] = row_of(call.args.v, p.v, part.s.kv_batch, part.head_k, x + i, T::size_in);
+        }
+        FmhaPack<T, T::in>::columns(part.v + x * sk, lines, (part.s.k_start + key) * T::size_in,
+                                    some, count);
+      }
+    }
+  }
+
+  static CKDISP_CPU_INLINE void one_panel(Part& part, Index i, Index key, Index count) {
+    const Sequence& s = part.s;
+    const Index rows = least(mr, part.count - i);
+    // The rows are neighbours, unless the panel has some of two heads.
+    const bool wraps = part.row(i + rows - 1) - part.row(i) != rows - 1;
+    const Index low_row = wraps ? part.first : part.row(i);
+    const Index high_row = wraps ? part.first + part.rows - 1 : part.row(i + rows - 1);
+    const Visible any = visible_to(s, low_row, high_row);
+    Keys keys{key, count, 0, count, false};
+    if (key >= s.sink) keys.start = most(0, any.low - key) / nr * nr;
+    keys.end = most(least(count, any.high - key), least(count, s.sink - key));
+    if (keys.start >= keys.end) return;
+    keys.end = round_up(keys.end, nr);
+    const bool sees_start = s.visible(high_row).low <= most(key, s.sink);
+    keys.masked = !sees_start || s.visible(low_row).high < key + keys.end || keys.end > count;
+    score(part, i, rows, keys);
+    const Call& call = part.call;
+    const float* weights = part.scores + keys.start;
+    float keep[mr] = {};
+    softmax(part, i, rows, keys, keep);
+    if (call.p.dropout) drop(part, i, rows, keys);
+    const auto tile = Tile::template choose<ARows::along_k>(rows);
+    const Index depth = least(keys.end, count) - keys.start;
+    float* const o = part.o + i * call.cut.width;
+    for (Index x = 0; x < call.cut.width; x += nr) {
+      tile(weights, sk, part.v + x * sk + keys.start * nr, nr, depth, o + x, call.cut.width, keep);
+    }
+  }
+
+  static CKDISP_CPU_INLINE void score(Part& part, Index i, Index rows, const Keys& keys) {
+    const Call& call = part.call;
+    const Index depth = call.cut.depth;
+    const auto tile = Tile::template choose<ARows::along_k>(rows);
+    for (Index j = keys.start; j < keys.end; j += nr) {
+      tile(part.q + i * depth, depth, part.k + j * depth, nr, depth, part.scores + j, sk, nullptr);
+    }
+    if (call.scores.plain() && !keys.masked) return;
+    const Index from = keys.first + keys.start, count = keys.end - keys.start;
+    for (Index r = 0; r < rows; ++r) {
+      const Index row = part.row(i + r);
+      float* const line = part.scores + r * sk + keys.start;
+      call.scores.finish(part.s, part.b, part.head(i + r), row, from, count, line);
+      if (keys.masked) Scores<T>::mask(part.s, part.s.visible(row), from, count, line);
+    }
+  }
+
+  // Scores become powers; `keep` is what earlier sums are to be multiplied by.
+  static CKDISP_CPU_INLINE void softmax(Part& part, Index i, Index rows, const Keys& keys,
+                                        float (&keep)[mr]) {
+    for (Index r = 0; r < rows; ++r) {
+      float* const line = part.scores + r * sk;
+      F top[2] = {splat<F>(minus_infinity), splat<F>(minus_infinity)};
+      for (Index j = keys.start; j < keys.end; j += nr) {
+        unroll<2>([&](auto v) CKDISP_CPU_LAMBDA {
+          top[v] = larger<S>(load<F>(line + j + v * lanes), top[v]);
+        });
+      }
+      const float before = part.max[i + r];
+      float max = largest_lane(larger<S>(top[0], top[1]));
+      max = before > max ? before : max;
+      part.max[i + r] = max;
+      const float base = max == minus_infinity ? 0.0f : max;
+      F sums[2] = {};
+      for (Index j = keys.start; j < keys.end; j += nr) {
+        unroll<2>([&](auto v) CKDISP_CPU_LAMBDA {
+          const F power = power_of_2<S>(load<F>(line + j + v * lanes) - base);
+          store(line + j + v * lanes, power);
+          sums[v] += power;
+        });
+      }
+      keep[r] = power_of_2<S>(before - base);
+      part.sum[i + r] = part.sum[i + r] * keep[r] + sum_of_lanes(sums[0] + sums[1]);
+    }
+  }
+
+  static CKDISP_CPU_NOINLINE void drop(Part& part, Index i, Index rows, const Keys& keys) noexcept {
+    const Index start = keys.start / RandomBytes::block * RandomBytes::block;
+    const Index count = round_up(keys.end - start, RandomBytes::block);
+    float* const factors = part.scores + mr * sk;
+    for (Index r = 0; r < rows; ++r) {
+      const Index head = part.b * part.call.p.nhead_q + part.head(i + r);
+      part.call.random.factors(head, part.row(i + r), keys.first + start, count, factors);
+      float* const line = part.scores + r * sk + start;
+      for (Index j = keys.start - start; j < keys.end - start; ++j) line[j] *= factors[j];
+    }
+  }
+
+  static CKDISP_CPU_NOINLINE void finish(Part& part) noexcept {
+    const Call& call = part.call;
+    const FmhaProblemData& p = call.p;
+    for (Index i = 0; i < part.count; ++i) {
+      const float sum = part.sum[i];
+      const float factor = sum == 0 ? 0.0f : 1.0f / sum;
+      const float lse = sum == 0 ? minus_infinity : part.max[i] * ln_2 + __builtin_logf(sum);
+      const float* const o = part.o + i * call.cut.width;
+      const Index head = part.head(i), row = part.row(i);
+      if (p.family == Family::fmha_splitkv) {
+        const Index place = ((part.split * p.batch + part.b) * p.nhead_q + head) * p.seqlen_q + row;
+        call.args.lse_acc[place] = lse;
+        narrow_line<T, Dtype::fp32>(at(call.args.o_acc, place * p.hdim_v * 4), o, p.hdim_v, factor);
+        continue;
+      }
+      char* const to = row_of(call.args.o, p.o, part.b, head, part.s.q_start + row, T::size_out);
+      narrow_line<T, T::out>(to, o, p.hdim_v, factor);
+      if (p.lse_out) {
+        *reinterpret_cast<float*>(
+            row_of(call.args.lse, p.lse, part.b, head, part.s.q_start + row, 4)) = lse;
+      }
+    }
+  }
+};
+
+}  // namespace
+}  // namespace ckdisp::cpu
