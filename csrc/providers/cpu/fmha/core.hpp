@@ -5,6 +5,7 @@
 
 #include <ckdisp/fmha_abi.hpp>
 
+#include "../math.hpp"
 #include "../traits.hpp"
 
 namespace ckdisp::cpu {
@@ -101,19 +102,25 @@ CKDISP_CPU_INLINE float sum_of_lanes(F x) {
   return out;
 }
 
-// 2^x for x <= 126; 0 below -127. NaN goes through.
-template <class S>
+// 2^x for x <= 126; 0 below -127. NaN goes through. A few units in the last place exact, or to 3e-6
+// if `Rough`, which is plenty for weights of numbers of 16 bits.
+template <class S, bool Rough = false>
 CKDISP_CPU_INLINE typename S::F power_of_2(typename S::F x) {
   using F = typename S::F;
   using U = typename S::U;
-  const float c[] = {1.0f,          0.693147004f,   0.240222424f,
-                     0.0555073358f, 0.00967151299f, 0.00132647273f};
   x = larger<S>(splat<F>(-127.0f), x);
   // The low bits of `shifted` are the nearest integer. At -127 the sum of exponents is all zeros.
   const F shifted = x + 12582912.0f;
   const F r = x - (shifted - 12582912.0f);
-  F y = splat<F>(c[5]);
-  for (int i = 4; i >= 0; --i) y = y * r + c[i];
+  const float fine[] = {1.0f,          0.693147004f,   0.240222424f,
+                        0.0555073358f, 0.00967151299f, 0.00132647273f};
+  const float rough[] = {1.0f, 0.693124175f, 0.240240991f, 0.0559064262f, 0.00958285294f};
+  F y;
+  if constexpr (Rough) {
+    y = polynomial(r, rough);
+  } else {
+    y = polynomial(r, fine);
+  }
   return bits<F>(bits<U>(y) + (bits<U>(shifted) << 23));
 }
 

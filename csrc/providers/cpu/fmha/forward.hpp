@@ -206,21 +206,19 @@ struct Forward {
     float keep[mr] = {};
     softmax(part, i, rows, keys, keep);
     if (call.p.dropout) drop(part, i, rows, keys);
-    const auto tile = Tile::template choose<ARows::along_k>(rows);
-    const Index depth = least(keys.end, count) - keys.start;
-    float* const o = part.o + i * call.cut.width;
-    for (Index x = 0; x < call.cut.width; x += nr) {
-      tile(weights, sk, part.v + x * sk + keys.start * nr, nr, depth, o + x, call.cut.width, keep);
-    }
+    const Index depth = least(keys.end, count) - keys.start, width = call.cut.width;
+    Tile::template choose<ARows::along_k>(rows)({weights, sk, part.v + keys.start * nr, nr, nr * sk,
+                                                 depth, width / nr, part.o + i * width, width},
+                                                keep);
   }
 
   static CKDISP_CPU_INLINE void score(Part& part, Index i, Index rows, const Keys& keys) {
     const Call& call = part.call;
     const Index depth = call.cut.depth;
-    const auto tile = Tile::template choose<ARows::along_k>(rows);
-    for (Index j = keys.start; j < keys.end; j += nr) {
-      tile(part.q + i * depth, depth, part.k + j * depth, nr, depth, part.scores + j, sk, nullptr);
-    }
+    Tile::template choose<ARows::along_k>(rows)(
+        {part.q + i * depth, depth, part.k + keys.start * depth, nr, nr * depth, depth,
+         (keys.end - keys.start) / nr, part.scores + keys.start, sk},
+        nullptr);
     if (call.scores.plain() && !keys.masked) return;
     const Index from = keys.first + keys.start, count = keys.end - keys.start;
     for (Index r = 0; r < rows; ++r) {
@@ -250,7 +248,7 @@ struct Forward {
       F sums[2] = {};
       for (Index j = keys.start; j < keys.end; j += nr) {
         unroll<2>([&](auto v) CKDISP_CPU_LAMBDA {
-          const F power = power_of_2<S>(load<F>(line + j + v * lanes) - base);
+          const F power = power_of_2<S, T::size_in != 4>(load<F>(line + j + v * lanes) - base);
           store(line + j + v * lanes, power);
           sums[v] += power;
         });

@@ -1,4 +1,4 @@
-// The micro-kernel of attention: a register tile of C from rows of A and a panel of B.
+// The micro-kernel of attention: rows of C from rows of A and panels of B.
 #pragma once
 
 #include "core.hpp"
@@ -18,52 +18,66 @@ struct FmhaTile {
   static constexpr int lanes = T::lanes, mr = T::mr, nv = T::nv, nr = T::nr;
   static constexpr int ahead = 2048;  // bytes of B to fetch ahead of their use
 
-  // C = A B over `depth` steps; C's old rows times `keep` are added, if it is not null. B has rows
-  // of nr numbers, ldb apart.
+  // Operands of one strip of C: rows of A times `panels` panels of B. A panel has rows of nr
+  // numbers, ldb apart, and begins `apart` behind the last one.
+  struct Strip {
+    const float* a;
+    Index lda;
+    const float* b;
+    Index ldb, apart;
+    Index depth, panels;
+    float* c;
+    Index ldc;
+  };
+
+  // C = A B; C's old rows times `keep` are added, if it is not null.
   template <int Rows, ARows Order>
-  static CKDISP_CPU_NOINLINE void tile(const float* a, Index lda, const float* b, Index ldb,
-                                       Index depth, float* c, Index ldc,
-                                       const float* keep) noexcept {
-    F acc[Rows][nv];
-    unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
-      unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA { acc[r][v] = F{}; });
-    });
-    for (Index k = 0; k < depth; ++k) {
-      unroll<(nr * 4 + 63) / 64>([&](auto line) CKDISP_CPU_LAMBDA {
-        __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + 64 * line);
-      });
-      F bk[nv];
-      unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA { bk[v] = load<F>(b + v * lanes); });
+  static CKDISP_CPU_NOINLINE void strip(const Strip& s, const float* keep) noexcept {
+    const Index lda = s.lda, ldb = s.ldb, ldc = s.ldc, depth = s.depth;
+    for (Index panel = 0; panel < s.panels; ++panel) {
+      const float* a = s.a;
+      const float* b = s.b + panel * s.apart;
+      F acc[Rows][nv];
       unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
-        const F ar = splat<F>(Order == ARows::along_k ? a[r * lda] : a[r]);
-        unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA { acc[r][v] += ar * bk[v]; });
+        unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA { acc[r][v] = F{}; });
       });
-      a += Order == ARows::along_k ? 1 : lda;
-      b += ldb;
-    }
-    if (keep != nullptr) {
-      unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
-        const F factor = splat<F>(keep[r]);
-        unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA {
-          acc[r][v] += factor * load<F>(c + r * ldc + v * lanes);
+      for (Index k = 0; k < depth; ++k) {
+        unroll<(nr * 4 + 63) / 64>([&](auto line) CKDISP_CPU_LAMBDA {
+          __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + 64 * line);
         });
+        F bk[nv];
+        unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA { bk[v] = load<F>(b + v * lanes); });
+        unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
+          const F ar = splat<F>(Order == ARows::along_k ? a[r * lda] : a[r]);
+          unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA { acc[r][v] += ar * bk[v]; });
+        });
+        a += Order == ARows::along_k ? 1 : lda;
+        b += ldb;
+      }
+      float* const c = s.c + panel * nr;
+      if (keep != nullptr) {
+        unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
+          const F factor = splat<F>(keep[r]);
+          unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA {
+            acc[r][v] += factor * load<F>(c + r * ldc + v * lanes);
+          });
+        });
+      }
+      unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
+        unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA { store(c + r * ldc + v * lanes, acc[r][v]); });
       });
     }
-    unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
-      unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA { store(c + r * ldc + v * lanes, acc[r][v]); });
-    });
   }
 
-  using Function = void (*)(const float*, Index, const float*, Index, Index, float*, Index,
-                            const float*) noexcept;
+  using Function = void (*)(const Strip&, const float*) noexcept;
 
-  // The smallest tile that covers `rows`: heights are mr halved, rounding up.
+  // The smallest strip that covers `rows`: heights are mr halved, rounding up.
   template <ARows Order, int Rows = mr>
   static CKDISP_CPU_INLINE Function choose(Index rows) {
     if constexpr (Rows > 1) {
       if (rows <= (Rows + 1) / 2) return choose<Order, (Rows + 1) / 2>(rows);
     }
-    return &tile<Rows, Order>;
+    return &strip<Rows, Order>;
   }
 };
 
