@@ -2,16 +2,37 @@
 // CKDISP_CPU_FMHA_KERNEL.
 #pragma once
 
+#include "fmha/backward.hpp"
 #include "fmha/forward.hpp"
+#include "fmha/rows.hpp"
 #include "table.hpp"
 
 namespace ckdisp::cpu {
 namespace {
 
-// The entry points of one kernel.
+template <class Kernel, Family>
+struct FmhaPipe {
+  using type = Forward<Kernel>;
+};
+template <class Kernel>
+struct FmhaPipe<Kernel, Family::fmha_bwd_dot_do_o> {
+  using type = DotDoO<Kernel>;
+};
+template <class Kernel>
+struct FmhaPipe<Kernel, Family::fmha_bwd_dq_dk_dv> {
+  using type = Backward<Kernel>;
+};
+template <class Kernel>
+struct FmhaPipe<Kernel, Family::fmha_bwd_convert_dq> {
+  using type = ConvertDq<Kernel>;
+};
+
+// The entry points of one kernel. A family is a class with the static functions
+//   workspace_size(p, threads)   bytes
+//   run(p, args, workspace, threads)
 template <class Kernel>
 struct Fmha {
-  using Pipe = Forward<Kernel>;
+  using Pipe = typename FmhaPipe<Kernel, Kernel::key.family>::type;
 
   static const FmhaProblemData& problem_of(const void* problem) {
     return *static_cast<const FmhaProblemData*>(problem);
@@ -21,14 +42,20 @@ struct Fmha {
 
   static double cost(const void*, const Launch*) { return 1; }
 
+  // Without queries there are still gradients of keys, all zero.
+  static bool empty(const FmhaProblemData& p) {
+    return p.batch == 0 || (p.seqlen_q == 0 && p.family != Family::fmha_bwd_dq_dk_dv);
+  }
+
   static std::uint64_t workspace_size(const void* problem, const Launch* launch) {
     const FmhaProblemData& p = problem_of(problem);
-    return Pipe::workspace_size(p, usable_threads(launch));
+    return empty(p) ? 0 : Pipe::workspace_size(p, usable_threads(launch));
   }
 
   static bool run(const void* problem, const void* args, void* workspace, const Launch* launch,
                   Refusal*) {
     const FmhaProblemData& p = problem_of(problem);
+    if (empty(p)) return true;
     Pipe::run(p, *static_cast<const FmhaArgs*>(args), workspace, usable_threads(launch));
     return true;
   }

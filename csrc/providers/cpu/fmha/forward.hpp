@@ -58,7 +58,7 @@ struct Forward {
     cut.k = sk * cut.depth;
     cut.v = sk * cut.width;
     cut.sums = round_up(2 * rows, 16);
-    cut.scores = 2 * mr * sk;
+    cut.scores = (mr + 1) * sk;
     return cut;
   }
 
@@ -169,7 +169,7 @@ struct Forward {
     const FmhaProblemData& p = call.p;
     const char* lines[sk];
     find_rows(p, part.s, call.args.k, p.k, part.head_k, key, count, T::size_in, lines);
-    FmhaPack<T, T::in>::columns(part.k, lines, 0, count, p.hdim_q);
+    FmhaPack<T, T::in>::columns(part.k, lines, 0, count, p.hdim_q, 1.0f);
     if (p.vlayout == Order::r) {
       find_rows(p, part.s, call.args.v, p.v, part.head_k, key, count, T::size_in, lines);
       FmhaPack<T, T::in>::rows(part.v, lines, count, p.hdim_v, sk);
@@ -180,7 +180,7 @@ struct Forward {
           lines[i] = row_of(call.args.v, p.v, part.s.kv_batch, part.head_k, x + i, T::size_in);
         }
         FmhaPack<T, T::in>::columns(part.v + x * sk, lines, (part.s.k_start + key) * T::size_in,
-                                    some, count);
+                                    some, count, 1.0f);
       }
     }
   }
@@ -259,14 +259,12 @@ struct Forward {
   }
 
   static CKDISP_CPU_NOINLINE void drop(Part& part, Index i, Index rows, const Keys& keys) noexcept {
-    const Index start = keys.start / RandomBytes::block * RandomBytes::block;
-    const Index count = round_up(keys.end - start, RandomBytes::block);
-    float* const factors = part.scores + mr * sk;
     for (Index r = 0; r < rows; ++r) {
       const Index head = part.b * part.call.p.nhead_q + part.head(i + r);
-      part.call.random.factors(head, part.row(i + r), keys.first + start, count, factors);
-      float* const line = part.scores + r * sk + start;
-      for (Index j = keys.start - start; j < keys.end - start; ++j) line[j] *= factors[j];
+      const float* const factors = part.call.random.factors(
+          head, part.row(i + r), keys.first, keys.start, keys.end, part.scores + mr * sk);
+      float* const line = part.scores + r * sk + keys.start;
+      for (Index j = 0; j < keys.end - keys.start; ++j) line[j] *= factors[j];
     }
   }
 

@@ -13,18 +13,19 @@ struct FmhaPack {
   static constexpr int lanes = T::lanes, nr = T::nr, size = size_of(D);
 
   // Columns are lines: panel[k][x] = line x at k, a panel being `depth` long. Lines of the last
-  // panel that do not exist are zero. `from` bytes into the lines lie the first numbers.
+  // panel that do not exist are zero. `from` bytes into the lines lie the first numbers; all are
+  // multiplied by `factor`.
   static CKDISP_CPU_NOINLINE void columns(float* to, const char* const* lines, Index from,
-                                          Index count, Index depth) noexcept {
+                                          Index count, Index depth, float factor) noexcept {
     for (Index first = 0; first < count; first += nr) {
       for (Index x = 0; x < nr; x += lanes) {
         const Index some = most(0, least(lanes, count - first - x));
         for (Index k = 0; k < depth; k += lanes) {
           const Index steps = least(lanes, depth - k);
           if (some == lanes && steps == lanes) {
-            square<true>(to + k * nr + x, lines + first + x, from + k * size, some, steps);
+            square<true>(to + k * nr + x, lines + first + x, from + k * size, some, steps, factor);
           } else {
-            square<false>(to + k * nr + x, lines + first + x, from + k * size, some, steps);
+            square<false>(to + k * nr + x, lines + first + x, from + k * size, some, steps, factor);
           }
         }
       }
@@ -52,13 +53,14 @@ struct FmhaPack {
  private:
   template <bool Whole>
   static CKDISP_CPU_INLINE void square(float* to, const char* const* lines, Index from, Index some,
-                                       Index steps) {
+                                       Index steps, float factor) {
     F v[lanes] = {};
     if constexpr (Whole) {
-      unroll<lanes>([&](auto i)
-                        CKDISP_CPU_LAMBDA { v[i] = load_as_float<D, S>(lines[i] + from, lanes); });
+      unroll<lanes>([&](auto i) CKDISP_CPU_LAMBDA {
+        v[i] = load_as_float<D, S>(lines[i] + from, lanes) * factor;
+      });
     } else {
-      for (int i = 0; i < some; ++i) v[i] = load_as_float<D, S>(lines[i] + from, steps);
+      for (int i = 0; i < some; ++i) v[i] = load_as_float<D, S>(lines[i] + from, steps) * factor;
     }
     transpose(v);
     if constexpr (Whole) {

@@ -9,7 +9,7 @@ namespace {
 
 class RandomBytes {
  public:
-  static constexpr Index block = 16;  // columns that one call yields
+  static constexpr int drawn = 16;  // columns at a time
 
   RandomBytes(const FmhaArgs& args)
       : seed_(args.seed),
@@ -22,8 +22,9 @@ class RandomBytes {
   static int kept_limit(float p) { return static_cast<int>(255.0 * (1.0 - p) + 1e-4); }
 
   // Of columns column .. column + 16 of a row; `column` is a multiple of 16.
-  CKDISP_CPU_INLINE void draw(Index head, Index row, Index column, std::uint8_t (&out)[16]) const {
-    std::uint32_t c[4] = {static_cast<std::uint32_t>(column / block),
+  CKDISP_CPU_INLINE void draw(Index head, Index row, Index column,
+                              std::uint8_t (&out)[drawn]) const {
+    std::uint32_t c[4] = {static_cast<std::uint32_t>(column / drawn),
                           static_cast<std::uint32_t>(row), static_cast<std::uint32_t>(head),
                           offset_};
     auto low = static_cast<std::uint32_t>(seed_);
@@ -38,18 +39,20 @@ class RandomBytes {
       low += 0x9e3779b9u;
       high += 0xbb67ae85u;
     });
-    for (int i = 0; i < 16; ++i) out[i] = static_cast<std::uint8_t>(c[i / 4] >> (i % 4 * 8));
+    for (int i = 0; i < drawn; ++i) out[i] = static_cast<std::uint8_t>(c[i / 4] >> (i % 4 * 8));
   }
 
-  // 1 / (1 - p) where columns first .. first + count of a row are kept, 0 where they are dropped.
-  // `first` and `count` are multiples of 16.
-  CKDISP_CPU_INLINE void factors(Index head, Index row, Index first, Index count,
-                                 float* out) const {
-    for (Index j = 0; j < count; j += block) {
-      std::uint8_t bytes[16];
-      draw(head, row, first + j, bytes);
-      for (int i = 0; i < 16; ++i) out[j + i] = bytes[i] <= limit_ ? factor_ : 0.0f;
+  // 1 / (1 - p) where columns block + start .. block + end of a row are kept, 0 where they are
+  // dropped. `block` is a multiple of 16; `room` has space for end + 16 numbers.
+  CKDISP_CPU_INLINE const float* factors(Index head, Index row, Index block, Index start, Index end,
+                                         float* room) const {
+    const Index first = start / drawn * drawn;
+    for (Index j = first; j < end; j += drawn) {
+      std::uint8_t bytes[drawn];
+      draw(head, row, block + j, bytes);
+      for (int i = 0; i < drawn; ++i) room[j + i] = bytes[i] <= limit_ ? factor_ : 0.0f;
     }
+    return room + start;
   }
 
  private:

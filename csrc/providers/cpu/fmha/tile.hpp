@@ -79,6 +79,15 @@ struct FmhaTile {
     }
     return &strip<Rows, Order>;
   }
+
+  // The tallest height that does not exceed `rows`.
+  template <int Rows = mr>
+  static CKDISP_CPU_INLINE Index height(Index rows) {
+    if constexpr (Rows > 1) {
+      if (rows < Rows) return height<(Rows + 1) / 2>(rows);
+    }
+    return Rows;
+  }
 };
 
 }  // namespace
