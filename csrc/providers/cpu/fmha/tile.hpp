@@ -16,7 +16,7 @@ template <class T>
 struct FmhaTile {
   using F = typename T::F;
   static constexpr int lanes = T::lanes, mr = T::mr, nv = T::nv, nr = T::nr;
-  static constexpr int ahead = 2048;  // bytes of B to fetch ahead of their use
+  static constexpr int ahead = 32;  // rows of B to fetch ahead of their use
 
   // Operands of one strip of C: rows of A times `panels` panels of B. A panel has rows of nr
   // numbers, ldb apart, and begins `apart` behind the last one.
@@ -43,7 +43,7 @@ struct FmhaTile {
       });
       for (Index k = 0; k < depth; ++k) {
         unroll<(nr * 4 + 63) / 64>([&](auto line) CKDISP_CPU_LAMBDA {
-          __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + 64 * line);
+          __builtin_prefetch(b + ahead * ldb + 16 * line);
         });
         F bk[nv];
         unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA { bk[v] = load<F>(b + v * lanes); });
