@@ -3,6 +3,7 @@
 #pragma once
 
 #include "fmha/backward.hpp"
+#include "fmha/combine.hpp"
 #include "fmha/forward.hpp"
 #include "fmha/rows.hpp"
 #include "table.hpp"
@@ -13,6 +14,10 @@ namespace {
 template <class Kernel, Family>
 struct FmhaPipe {
   using type = Forward<Kernel>;
+};
+template <class Kernel>
+struct FmhaPipe<Kernel, Family::fmha_splitkv_combine> {
+  using type = Combine<Kernel>;
 };
 template <class Kernel>
 struct FmhaPipe<Kernel, Family::fmha_bwd_dot_do_o> {

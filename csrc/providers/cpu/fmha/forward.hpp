@@ -5,6 +5,7 @@
 #include "pack.hpp"
 #include "philox.hpp"
 #include "scores.hpp"
+#include "thin.hpp"
 #include "tile.hpp"
 
 namespace ckdisp::cpu {
@@ -34,6 +35,9 @@ struct Forward {
   using Tile = FmhaTile<T>;
   static constexpr int mr = T::mr, nr = T::nr, sk = T::sk, lanes = T::lanes;
 
+  // Lines that are fetched ahead of their use.
+  static constexpr int ahead = most(FmhaThin<T>::group, lanes);
+
   static ForwardPlan plan(const FmhaProblemData& p, int threads) {
     ForwardPlan cut{};
     cut.threads = threads;
@@ -50,12 +54,12 @@ struct Forward {
     cut.chunks = ceil_div(p.seqlen_q, cut.rows);
     cut.rows = ceil_div(p.seqlen_q, cut.chunks);
     cut.parts = heads * cut.chunks;
-    cut.depth = p.hdim_q;
+    cut.depth = round_up(p.hdim_q, lanes);
     cut.width = round_up(p.hdim_v, nr);
     const Index rows = round_up(cut.rows * cut.group, mr);
     cut.q = round_up(rows * cut.depth, 16);
     cut.o = rows * cut.width;
-    cut.k = sk * cut.depth;
+    cut.k = sk * p.hdim_q;
     cut.v = sk * cut.width;
     cut.sums = round_up(2 * rows, 16);
     cut.scores = (mr + 1) * sk;
@@ -96,6 +100,10 @@ struct Forward {
     Index first, rows;  // of each head
     Index count;        // in all
     float *q, *o, *k, *v, *max, *sum, *scores;
+
+    // Rows of K and V of a block, and of some behind it, which are fetched ahead.
+    const char* k_lines[sk + ahead];
+    const char* v_lines[sk + ahead];
 
     Part(const Call& c, Index part, float* own)
         : call(c),
@@ -139,8 +147,13 @@ struct Forward {
     for (Index key = begin; key < end; key += sk) {
       const Index count = least(sk, end - key);
       if (key >= s.sink && (key + count <= seen.low || key >= seen.high)) continue;
-      pack_kv(part, key, count);
-      for (Index i = 0; i < part.count; i += mr) one_panel(part, i, key, count);
+      if (thin(call, part)) {
+        find_lines(part, key, count);
+        one_panel<true>(part, 0, key, count);
+      } else {
+        pack_kv(part, key, count);
+        for (Index i = 0; i < part.count; i += mr) one_panel<false>(part, i, key, count);
+      }
     }
     finish(part);
   }
@@ -164,10 +177,26 @@ struct Forward {
     for (Index i = 0; i < padded * call.cut.width; ++i) part.o[i] = 0;
   }
 
+  static bool thin(const Call& call, const Part& part) {
+    return part.count <= mr && call.p.vlayout == Order::r;
+  }
+
+  static CKDISP_CPU_NOINLINE void find_lines(Part& part, Index key, Index count) noexcept {
+    const Call& call = part.call;
+    const FmhaProblemData& p = call.p;
+    const Index there = least(sk + ahead, part.s.k_len - key);
+    find_rows(p, part.s, call.args.k, p.k, part.head_k, key, there, T::size_in, part.k_lines);
+    find_rows(p, part.s, call.args.v, p.v, part.head_k, key, there, T::size_in, part.v_lines);
+    for (Index j = there; j < round_up(count, nr) + ahead && j < sk + ahead; ++j) {
+      part.k_lines[j] = part.k_lines[there - 1];
+      part.v_lines[j] = part.v_lines[there - 1];
+    }
+  }
+
   static CKDISP_CPU_INLINE void pack_kv(Part& part, Index key, Index count) {
     const Call& call = part.call;
     const FmhaProblemData& p = call.p;
-    const char* lines[sk];
+    const char** const lines = part.k_lines;
     find_rows(p, part.s, call.args.k, p.k, part.head_k, key, count, T::size_in, lines);
     FmhaPack<T, T::in>::columns(part.k, lines, 0, count, p.hdim_q, 1.0f);
     if (p.vlayout == Order::r) {
@@ -185,6 +214,7 @@ struct Forward {
     }
   }
 
+  template <bool Thin>
   static CKDISP_CPU_INLINE void one_panel(Part& part, Index i, Index key, Index count) {
     const Sequence& s = part.s;
     const Index rows = least(mr, part.count - i);
@@ -200,25 +230,37 @@ struct Forward {
     keys.end = round_up(keys.end, nr);
     const bool sees_start = s.visible(high_row).low <= most(key, s.sink);
     keys.masked = !sees_start || s.visible(low_row).high < key + keys.end || keys.end > count;
-    score(part, i, rows, keys);
+    score<Thin>(part, i, rows, keys);
     const Call& call = part.call;
-    const float* weights = part.scores + keys.start;
     float keep[mr] = {};
     softmax(part, i, rows, keys, keep);
     if (call.p.dropout) drop(part, i, rows, keys);
     const Index depth = least(keys.end, count) - keys.start, width = call.cut.width;
-    Tile::template choose<ARows::along_k>(rows)({weights, sk, part.v + keys.start * nr, nr, nr * sk,
-                                                 depth, width / nr, part.o + i * width, width},
-                                                keep);
+    float* const o = part.o + i * width;
+    if constexpr (Thin) {
+      FmhaThin<T>::sums(part.scores, sk, rows, part.v_lines, call.p.hdim_v, keys.start,
+                        keys.start + depth, o, width, keep);
+    } else {
+      Tile::template choose<ARows::along_k>(rows)(
+          {part.scores + keys.start, sk, part.v + keys.start * nr, nr, nr * sk, depth, width / nr,
+           o, width},
+          keep);
+    }
   }
 
+  template <bool Thin>
   static CKDISP_CPU_INLINE void score(Part& part, Index i, Index rows, const Keys& keys) {
     const Call& call = part.call;
-    const Index depth = call.cut.depth;
-    Tile::template choose<ARows::along_k>(rows)(
-        {part.q + i * depth, depth, part.k + keys.start * depth, nr, nr * depth, depth,
-         (keys.end - keys.start) / nr, part.scores + keys.start, sk},
-        nullptr);
+    const Index depth = call.p.hdim_q, padded = call.cut.depth;
+    if constexpr (Thin) {
+      FmhaThin<T>::products(part.q, padded, rows, part.k_lines, depth, keys.start, keys.end,
+                            part.scores, sk);
+    } else {
+      Tile::template choose<ARows::along_k>(rows)(
+          {part.q + i * padded, padded, part.k + keys.start * depth, nr, nr * depth, depth,
+           (keys.end - keys.start) / nr, part.scores + keys.start, sk},
+          nullptr);
+    }
     if (call.scores.plain() && !keys.masked) return;
     const Index from = keys.first + keys.start, count = keys.end - keys.start;
     for (Index r = 0; r < rows; ++r) {

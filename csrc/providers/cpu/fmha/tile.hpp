@@ -42,9 +42,8 @@ struct FmhaTile {
         unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA { acc[r][v] = F{}; });
       });
       for (Index k = 0; k < depth; ++k) {
-        unroll<(nr * 4 + 63) / 64>([&](auto line) CKDISP_CPU_LAMBDA {
-          __builtin_prefetch(b + ahead * ldb + 16 * line);
-        });
+        unroll<(nr * 4 + 63) / 64>(
+            [&](auto line) CKDISP_CPU_LAMBDA { __builtin_prefetch(b + ahead * ldb + 16 * line); });
         F bk[nv];
         unroll<nv>([&](auto v) CKDISP_CPU_LAMBDA { bk[v] = load<F>(b + v * lanes); });
         unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
