@@ -79,6 +79,14 @@ std::pair<Sizes, Sizes> pads(nb::handle padding, std::size_t rank) {
 
 Sizes shape_of(const Tensor& tensor) { return {tensor.shape, tensor.shape + tensor.ndim}; }
 
+// What to pass instead of a tensor that lies in another order. PyTorch's memory formats are for
+// four and five dimensions.
+std::string channels_last_remedy(const Tensor& tensor) {
+  const std::string name = tensor.name;
+  if (tensor.ndim == 3) return name + ".transpose(1, 2).contiguous().transpose(1, 2)";
+  return name + ".to(memory_format=torch.channels_last" + (tensor.ndim == 5 ? "_3d)" : ")");
+}
+
 // A shape as it lies in channels-last memory.
 nb::tuple memory_shape(const Sizes& shape) {
   nb::list out;
@@ -163,12 +171,7 @@ class Resolver {
 
   const void* input(const Tensor& tensor) {
     if (is_channels_last(tensor)) return tensor.data;
-    if (tensor.device >= 0) {
-      refuse_device_copy(
-          tensor,
-          tensor.name + std::string(tensor.ndim == 5 ? ".to(memory_format=torch.channels_last_3d)"
-                                                     : ".to(memory_format=torch.channels_last)"));
-    }
+    if (tensor.device >= 0) refuse_device_copy(tensor, channels_last_remedy(tensor));
     call_.copies.push_back(channels_last_copy(tensor));
     return call_.copies.back().get();
   }
@@ -180,10 +183,9 @@ class Resolver {
     }
     check_type(*out_, result_type_);
     if (!is_channels_last(*out_)) {
-      throw InvalidArgument(
-          "out is not dense in channels-last order, as results are; pass one made with "
-          "memory_format=torch.channels_last, or a NumPy array (N, *spatial, C) transposed to "
-          "(N, C, *spatial)");
+      throw InvalidArgument("out is not dense in channels-last order, as results are; pass " +
+                            channels_last_remedy(*out_) +
+                            ", or a NumPy array (N, *spatial, C) transposed to (N, C, *spatial)");
     }
     call_.args.result = out_->data;
     call_.output = nb::borrow(request_.out);

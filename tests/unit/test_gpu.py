@@ -163,6 +163,47 @@ def test_refused_before_anything_runs(run: Callable[..., None]) -> None:
     run(refused_before_anything_runs)
 
 
+def convolutions_on_a_gpu_lie_channels_last(gpu: Path, cpu: Path) -> None:
+    gpu_arrays.install("some_framework")
+    disp = dispatcher(gpu)
+    remedies = {
+        1: r"{}\.transpose\(1, 2\)\.contiguous\(\)\.transpose\(1, 2\)$",
+        2: r"{}\.to\(memory_format=torch\.channels_last\)",
+        3: r"{}\.to\(memory_format=torch\.channels_last_3d\)",
+    }
+    for rank, remedy in remedies.items():
+        x, w, dy = (2, 8, *[5] * rank), (6, 8, *[3] * rank), (2, 6, *[3] * rank)
+
+        def last(shape: tuple[int, ...]) -> Array:
+            stored = np.zeros((shape[0], *shape[2:], shape[1]), np.float32)
+            return Array(np.moveaxis(stored, -1, 1))
+
+        def second(shape: tuple[int, ...]) -> Array:
+            return Array(np.zeros(shape, np.float32))
+
+        calls: list[tuple[str, Callable[..., Any], tuple[int, ...], tuple[int, ...], Any]] = [
+            ("x w", disp.conv_fwd, x, w, {"out": last(dy)}),
+            ("dy w", disp.conv_bwd_data, dy, w, {"input_shape": x, "out": last(x)}),
+            ("x dy", disp.conv_bwd_weight, x, dy, {"weight_shape": w, "out": last(w)}),
+        ]
+        for names, call, first, other, options in calls:
+            one, two = (remedy.format(name) for name in names.split())
+            order = r"has strides \(.*\), which no kernel here reads, and lies on a GPU.*"
+            with pytest.raises(ckdisp.InvalidArgument, match=order + one):
+                call(second(first), last(other), **options)
+            with pytest.raises(ckdisp.InvalidArgument, match=order + two):
+                call(last(first), second(other), **options)
+            wrong = Array(np.ascontiguousarray(options["out"].array))
+            with pytest.raises(ckdisp.InvalidArgument, match="order, as results are; pass out"):
+                call(last(first), last(other), **options | {"out": wrong})
+            with pytest.raises(ckdisp.KernelNotFound):  # the tensors are all right
+                call(last(first), last(other), **options)
+
+
+def test_convolutions_on_a_gpu_lie_channels_last(run: Callable[..., None]) -> None:
+    run(convolutions_on_a_gpu_lie_channels_last)
+
+
 def both_kinds_of_kernels_in_one_registry(gpu: Path, cpu: Path) -> None:
     gpu_arrays.install("some_framework")
     registry = ckdisp.Registry.load(gpu).filter(lambda kernel: "_rrr_" in kernel.name)
