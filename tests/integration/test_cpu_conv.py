@@ -9,10 +9,17 @@ import pytest
 from conv_check import Case, check_kernel, make_case
 
 import ckdisp
+from ckdisp.codegen.ops.conv.cpu_rules import DIRECT_TYPES
 
 LEVEL = ckdisp.host_arches()[0]
 DIRECTIONS = ("fwd", "bwd_data", "bwd_weight")
 LAYOUTS = {1: "nwgc", 2: "nhwgc", 3: "ndhwgc"}
+# Types other than fp32. The rank is a number to a kernel, so not every type has every rank.
+OTHERS = (
+    *(("bf16", direction, rank) for direction in DIRECTIONS for rank in (2, 3)),
+    *(("fp16", direction, 1) for direction in DIRECTIONS),
+    *(("fp16", "fwd", 2), ("int8", "fwd", 2), ("fp8", "fwd", 2)),
+)
 
 
 def declared(direction: str, dtype: str, rank: int) -> ckdisp.KernelSet:
@@ -27,8 +34,10 @@ def dispatchers(tmp_path_factory: pytest.TempPathFactory) -> list[ckdisp.Dispatc
     for direction in DIRECTIONS:
         for rank in LAYOUTS:
             kernels |= declared(direction, "fp32", rank)
-        kernels |= declared(direction, "bf16", 2)
-    kernels |= declared("fwd", "fp16", 2) | declared("fwd", "int8", 2) | declared("fwd", "fp8", 2)
+    for dtype, direction, rank in OTHERS:
+        found = declared(direction, dtype, rank)
+        # Filters of one pixel are plain GEMMs in any rank.
+        kernels |= found if rank == 2 else found.filter(lambda k: k.specialization == "default")
     registry = kernels.build(cache_dir=tmp_path_factory.mktemp("jit"), progress=False)
     return [ckdisp.Dispatcher(registry, num_threads=n) for n in (1, 3)]
 
@@ -81,16 +90,15 @@ def test_random_convolutions(
     assert used == {"packed", "direct"}
 
 
-@pytest.mark.parametrize(
-    ("dtype", "direction"),
-    [*(("bf16", d) for d in DIRECTIONS), ("fp16", "fwd"), ("int8", "fwd"), ("fp8", "fwd")],
-)
+@pytest.mark.parametrize(("dtype", "direction", "rank"), OTHERS)
 def test_random_convolutions_of_other_types(
-    dispatchers: list[ckdisp.Dispatcher], dtype: str, direction: str
+    dispatchers: list[ckdisp.Dispatcher], dtype: str, direction: str, rank: int
 ) -> None:
     draw = random.Random(7)
+    used: set[str] = set()
     for _ in range(25):
-        check(dispatchers, random_case(draw, 2, dtype), direction, dtype)
+        used |= check(dispatchers, random_case(draw, rank, dtype), direction, dtype)
+    assert used == ({"packed", "direct"} if dtype in DIRECT_TYPES else {"packed"})
 
 
 EDGES = {
