@@ -29,22 +29,20 @@ bool is_number(nb::handle value) {
          (PyIndex_Check(value.ptr()) != 0 && PySequence_Check(value.ptr()) == 0);
 }
 
-// A truth value is a number to Python, and here a mistake.
-std::int64_t number_from(nb::handle value, const char* name) {
-  if (!PyBool_Check(value.ptr())) return integer_from(value, name);
-  throw InvalidArgument(std::string(name) + " is " + nb::cast<std::string>(nb::repr(value)) +
-                        "; pass a number");
-}
-
+// Texts are sequences to Python too, those of bytes even of integers.
 bool is_sequence(nb::handle value) {
-  return PySequence_Check(value.ptr()) != 0 && PySequence_Size(value.ptr()) >= 0 &&
-         !nb::isinstance<nb::str>(value);
+  PyObject* const object = value.ptr();
+  if (PyUnicode_Check(object) || PyBytes_Check(object) || PyByteArray_Check(object)) return false;
+  if (PySequence_Check(object) == 0) return false;
+  if (PySequence_Size(object) >= 0) return true;
+  PyErr_Clear();  // of an array without dimensions
+  return false;
 }
 
 // One number for each dimension, out of one for all or a sequence.
 Sizes each_dimension(nb::handle value, std::size_t rank, const char* name) {
-  if (is_number(value)) return Sizes(rank, number_from(value, name));
-  Sizes out = sizes_from(value, name);
+  if (is_number(value)) return Sizes(rank, integer_from(value, name));
+  Sizes out = sizes_from(value, name, "an integer, or one for each spatial dimension");
   if (out.size() == 1) out.resize(rank, out.front());
   if (out.size() == rank) return out;
   throw InvalidArgument(std::string(name) + " is " + text_of(out) + ", which holds " +
@@ -54,8 +52,10 @@ Sizes each_dimension(nb::handle value, std::size_t rank, const char* name) {
 
 // Left and right pads: a number, one for each dimension, or a pair for each.
 std::pair<Sizes, Sizes> pads(nb::handle padding, std::size_t rank) {
-  const bool pairs = !is_number(padding) && is_sequence(padding) && nb::len(padding) > 0 &&
-                     PySequence_Check(nb::object(padding[0]).ptr()) != 0;
+  bool pairs = false;
+  if (!is_number(padding) && is_sequence(padding)) {
+    for (std::size_t i = 0; i < nb::len(padding); ++i) pairs = pairs || is_sequence(padding[i]);
+  }
   if (!pairs) {
     const Sizes both = each_dimension(padding, rank, "padding");
     return {both, both};
@@ -66,11 +66,12 @@ std::pair<Sizes, Sizes> pads(nb::handle padding, std::size_t rank) {
   }
   std::pair<Sizes, Sizes> out;
   for (std::size_t i = 0; i < rank; ++i) {
-    const Sizes pair = sizes_from(padding[i], "padding");
-    if (pair.size() != 2) {
-      throw InvalidArgument("padding holds " + text_of(pair) +
+    const nb::object item = padding[i];
+    if (!is_sequence(item) || nb::len(item) != 2) {
+      throw InvalidArgument("padding holds " + shown(item) +
                             ", which is no pair; pass (left, right) for each dimension");
     }
+    const Sizes pair = sizes_from(item, "padding");
     out.first.push_back(pair[0]);
     out.second.push_back(pair[1]);
   }
@@ -226,17 +227,15 @@ class Resolver {
 
 }  // namespace
 
-std::vector<std::int64_t> sizes_from(nb::handle sequence, const char* name) {
+std::vector<std::int64_t> sizes_from(nb::handle sequence, const char* name, const char* wanted) {
   if (!is_sequence(sequence)) {
-    PyErr_Clear();  // of an array without dimensions
-    throw InvalidArgument(std::string(name) + " is " + nb::cast<std::string>(nb::repr(sequence)) +
-                          "; pass a sequence of integers");
+    throw InvalidArgument(std::string(name) + " is " + shown(sequence) + "; pass " + wanted);
   }
   Sizes out;
   const std::size_t count = nb::len(sequence);
   for (std::size_t i = 0; i < count; ++i) {
     const nb::object item = sequence[i];
-    out.push_back(number_from(item, name));
+    out.push_back(integer_from(item, name));
   }
   return out;
 }
@@ -253,7 +252,7 @@ GroupedConvProblem conv_problem(Family family, const ConvShapes& shapes, const C
                           "spatial dimensions, the same number in both");
   }
   const std::size_t rank = x.size() - 2;
-  const std::int64_t groups = number_from(motion.groups, "groups");
+  const std::int64_t groups = integer_from(motion.groups, "groups");
   if (groups >= 1 && (x[1] % groups != 0 || x[1] / groups != w[1])) {
     throw InvalidArgument(both() + ": with " + std::to_string(groups) + " groups the " +
                           std::to_string(x[1]) + " channels of the input are not " +

@@ -57,7 +57,8 @@ struct ConvShapes {
 // The problem of a direction.
 GroupedConvProblem conv_problem(Family family, const ConvShapes& shapes, const ConvMotion& motion);
 
-// Sizes out of a sequence of integers.
-std::vector<std::int64_t> sizes_from(nb::handle sequence, const char* name);
+// Sizes out of a sequence of integers; `wanted` is what to pass instead of anything else.
+std::vector<std::int64_t> sizes_from(nb::handle sequence, const char* name,
+                                     const char* wanted = "a sequence of integers");
 
 }  // namespace ckdisp::python

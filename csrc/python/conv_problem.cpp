@@ -1,22 +1,20 @@
 #include <ckdisp/conv_problem.hpp>
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <ckdisp/names.hpp>
 
 #include <new>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "bindings.hpp"
 #include "conv_call.hpp"
+#include "integers.hpp"
 
 namespace ckdisp::python {
 namespace {
 
-using Text = std::optional<std::string>;
 using Problem = ConvProblemData;
 
 Family direction_from(const std::string& name) {
@@ -31,19 +29,19 @@ Family direction_from(const std::string& name) {
 }
 
 void make_problem(Problem* self, const std::string& direction, nb::handle input_shape,
-                  nb::handle weight_shape, const std::string& dtype, const Text& dtype_in,
-                  const Text& dtype_wei, const Text& dtype_out, const Text& dtype_acc,
+                  nb::handle weight_shape, nb::handle dtype, nb::handle dtype_in,
+                  nb::handle dtype_wei, nb::handle dtype_out, nb::handle dtype_acc,
                   nb::handle stride, nb::handle padding, nb::handle dilation, nb::handle groups,
-                  int k_batch) {
+                  nb::handle k_batch) {
   const ConvShapes shapes{sizes_from(input_shape, "input_shape"),
                           sizes_from(weight_shape, "weight_shape"), "input_shape", "weight_shape"};
   GroupedConvProblem builder =
       conv_problem(direction_from(direction), shapes, {stride, padding, dilation, groups});
-  const Dtype in = from_name<Dtype>(dtype_in.value_or(dtype), "dtype_in");
-  builder.dtype(in, dtype_wei ? from_name<Dtype>(*dtype_wei, "dtype_wei") : in);
-  if (dtype_out) builder.output(from_name<Dtype>(*dtype_out, "dtype_out"));
-  if (dtype_acc) builder.accumulator(from_name<Dtype>(*dtype_acc, "dtype_acc"));
-  const Problem data = builder.k_batch(k_batch).data();
+  const Dtype in = named_dtype(dtype_in.is_none() ? dtype : dtype_in, "dtype_in");
+  builder.dtype(in, dtype_wei.is_none() ? in : named_dtype(dtype_wei, "dtype_wei"));
+  if (!dtype_out.is_none()) builder.output(named_dtype(dtype_out, "dtype_out"));
+  if (!dtype_acc.is_none()) builder.accumulator(named_dtype(dtype_acc, "dtype_acc"));
+  const Problem data = builder.k_batch(k_batch_from(k_batch)).data();
   validate(data);
   new (self) Problem(data);
 }
@@ -105,14 +103,15 @@ void bind_conv_problem(nb::module_& module) {
   nb::class_<Problem> type(module, "GroupedConvProblem",
                            "What one grouped convolution computes, without data.");
   type.def("__init__", &make_problem, nb::arg("direction"), nb::arg("input_shape").none(),
-           nb::arg("weight_shape").none(), nb::kw_only(), nb::arg("dtype") = "fp32",
+           nb::arg("weight_shape").none(), nb::kw_only(), nb::arg("dtype").none() = "fp32",
            nb::arg("dtype_in") = none, nb::arg("dtype_wei") = none, nb::arg("dtype_out") = none,
            nb::arg("dtype_acc") = none, nb::arg("stride").none() = 1, nb::arg("padding").none() = 0,
-           nb::arg("dilation").none() = 1, nb::arg("groups").none() = 1, nb::arg("k_batch") = 1,
+           nb::arg("dilation").none() = 1, nb::arg("groups").none() = 1,
+           nb::arg("k_batch").none() = 1,
            nb::sig("def __init__(self, direction: str, input_shape: Sequence[int], "
-                   "weight_shape: Sequence[int], *, dtype: str = 'fp32', "
-                   "dtype_in: str | None = None, dtype_wei: str | None = None, "
-                   "dtype_out: str | None = None, dtype_acc: str | None = None, "
+                   "weight_shape: Sequence[int], *, dtype: object = 'fp32', "
+                   "dtype_in: object = None, dtype_wei: object = None, "
+                   "dtype_out: object = None, dtype_acc: object = None, "
                    "stride: int | Sequence[int] = 1, "
                    "padding: int | Sequence[int] | Sequence[tuple[int, int]] = 0, "
                    "dilation: int | Sequence[int] = 1, groups: int = 1, "

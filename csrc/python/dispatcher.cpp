@@ -17,7 +17,7 @@
 #include "bindings.hpp"
 #include "call.hpp"
 #include "conv_call.hpp"
-#include "fmha_call.hpp"
+#include "integers.hpp"
 #include "output.hpp"
 
 namespace ckdisp::python {
@@ -31,10 +31,6 @@ const char* text_of(nb::handle object) {
   if (text != nullptr && std::strlen(text) == static_cast<std::size_t>(size)) return text;
   PyErr_Clear();
   return nullptr;
-}
-
-std::string shown(nb::handle object) {
-  return nb::cast<const char*>(nb::steal(PyObject_ASCII(object.ptr())));
 }
 
 [[noreturn]] void not_kernels(const char* where, nb::handle object) {
@@ -134,12 +130,6 @@ double scale_value(nb::handle scale) {
   throw InvalidArgument("scale is " + shown(scale) + "; pass a finite number");
 }
 
-int k_batch_value(nb::handle k_batch) {
-  int value = 0;
-  if (nb::try_cast(k_batch, value)) return value;
-  throw InvalidArgument("k_batch is " + shown(k_batch) + "; pass the number of parts of K");
-}
-
 // A stream by its handle, or an object of PyTorch that has one.
 CallStream stream_value(nb::handle stream) {
   if (stream.is_none()) return {};
@@ -175,7 +165,7 @@ nb::object gemm(const CollectedDispatcher& self, nb::handle a, nb::handle b, nb:
                             clamp,
                             epilogue_name(epilogue),
                             scale_value(scale),
-                            k_batch_value(k_batch),
+                            k_batch_from(k_batch),
                             name,
                             stream_value(stream)};
   GemmCall call = resolve(self, request);
@@ -200,7 +190,7 @@ nb::object convolve(const CollectedDispatcher& self, Family family, nb::handle f
                             options.motion,
                             options.out,
                             options.out_dtype,
-                            k_batch_value(options.k_batch),
+                            k_batch_from(options.k_batch),
                             stream_value(options.stream)};
   const ConvCall call = resolve(request);
   run(self, name, call);
@@ -272,7 +262,7 @@ GemmProblemData problem_from_tensors(const CollectedDispatcher* dispatcher, nb::
                                      nb::handle b, nb::handle d, nb::handle epilogue,
                                      nb::handle out, nb::handle out_dtype, nb::handle k_batch) {
   const GemmRequest request{
-      a, b, d, out, out_dtype, nb::none(), epilogue_name(epilogue), 1.0, k_batch_value(k_batch)};
+      a, b, d, out, out_dtype, nb::none(), epilogue_name(epilogue), 1.0, k_batch_from(k_batch)};
   return resolve_problem(dispatcher, request);
 }
 

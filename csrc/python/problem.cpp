@@ -6,7 +6,6 @@
 #include <ckdisp/names.hpp>
 #include <ckdisp/problem.hpp>
 
-#include <cstring>
 #include <new>
 #include <optional>
 #include <string>
@@ -21,31 +20,27 @@
 namespace ckdisp::python {
 namespace {
 
-using OptionalInt = std::optional<nb::object>;
-using Text = std::optional<std::string>;
-
-Dtype dtype_from(const std::string& name, const char* what) { return from_name<Dtype>(name, what); }
-
-void make_problem(GemmProblemData* self, nb::handle m, nb::handle n, nb::handle k,
-                  const std::string& dtype, const Text& dtype_a, const Text& dtype_b,
-                  const Text& dtype_c, const Text& dtype_acc, const std::string& layout,
-                  nb::handle lda, nb::handle ldb, nb::handle ldc, const std::string& elementwise,
-                  int num_d, const Text& dtype_d, const std::string& layout_d,
-                  const std::optional<std::vector<nb::object>>& ldd, int k_batch, bool shuffled_b) {
+void make_problem(GemmProblemData* self, nb::handle m, nb::handle n, nb::handle k, nb::handle dtype,
+                  nb::handle dtype_a, nb::handle dtype_b, nb::handle dtype_c, nb::handle dtype_acc,
+                  const std::string& layout, nb::handle lda, nb::handle ldb, nb::handle ldc,
+                  const std::string& elementwise, nb::handle d_count, nb::handle dtype_d,
+                  const std::string& layout_d, const std::optional<std::vector<nb::object>>& ldd,
+                  nb::handle k_batch, bool shuffled_b) {
   GemmProblem builder(integer_from(m, "m"), integer_from(n, "n"), integer_from(k, "k"));
-  builder.dtype(dtype_from(dtype_a.value_or(dtype), "dtype_a"),
-                dtype_from(dtype_b.value_or(dtype_a.value_or(dtype)), "dtype_b"));
-  if (dtype_c) builder.output(dtype_from(*dtype_c, "dtype_c"));
-  if (dtype_acc) builder.accumulator(dtype_from(*dtype_acc, "dtype_acc"));
+  const Dtype a = named_dtype(dtype_a.is_none() ? dtype : dtype_a, "dtype_a");
+  builder.dtype(a, dtype_b.is_none() ? a : named_dtype(dtype_b, "dtype_b"));
+  if (!dtype_c.is_none()) builder.output(named_dtype(dtype_c, "dtype_c"));
+  if (!dtype_acc.is_none()) builder.accumulator(named_dtype(dtype_acc, "dtype_acc"));
   builder.layout(from_name<Layout>(layout, "layout"));
   builder.elementwise(from_name<Elementwise>(elementwise, "elementwise"));
   const Order order = from_name<Order>(layout_d, "layout_d");
-  if (dtype_d) {
-    builder.d(num_d, order, dtype_from(*dtype_d, "dtype_d"));
-  } else {
+  const int num_d = count_from(d_count, "num_d", "D tensors");
+  if (dtype_d.is_none()) {
     builder.d(num_d, order);
+  } else {
+    builder.d(num_d, order, named_dtype(dtype_d, "dtype_d"));
   }
-  builder.k_batch(k_batch).shuffled_b(shuffled_b);
+  builder.k_batch(k_batch_from(k_batch)).shuffled_b(shuffled_b);
   GemmProblemData data = builder.data();
   if (!lda.is_none()) data.lda = integer_from(lda, "lda");
   if (!ldb.is_none()) data.ldb = integer_from(ldb, "ldb");
@@ -87,8 +82,9 @@ nb::dict to_dict(const GemmProblemData& p) {
 }
 
 GemmProblemData from_tensors(nb::handle a, nb::handle b, nb::handle d, const char* epilogue,
-                             nb::handle out, nb::handle out_dtype, int k_batch) {
-  const GemmRequest request{a, b, d, out, out_dtype, nb::none(), epilogue, 1.0, k_batch};
+                             nb::handle out, nb::handle out_dtype, nb::handle k_batch) {
+  const GemmRequest request{
+      a, b, d, out, out_dtype, nb::none(), epilogue, 1.0, k_batch_from(k_batch)};
   return resolve_problem(nullptr, request);
 }
 
@@ -99,24 +95,24 @@ void bind_problem(nb::module_& module) {
   const auto none = nb::none();
   nb::class_<P> type(module, "GemmProblem", "What one GEMM call computes, without data.");
   type.def("__init__", &make_problem, nb::arg("m"), nb::arg("n"), nb::arg("k"), nb::kw_only(),
-           nb::arg("dtype") = "fp32", nb::arg("dtype_a") = none, nb::arg("dtype_b") = none,
+           nb::arg("dtype").none() = "fp32", nb::arg("dtype_a") = none, nb::arg("dtype_b") = none,
            nb::arg("dtype_c") = none, nb::arg("dtype_acc") = none, nb::arg("layout") = "rcr",
            nb::arg("lda") = none, nb::arg("ldb") = none, nb::arg("ldc") = none,
-           nb::arg("elementwise") = "passthrough", nb::arg("num_d") = 0, nb::arg("dtype_d") = none,
-           nb::arg("layout_d") = "r", nb::arg("ldd") = none, nb::arg("k_batch") = 1,
-           nb::arg("shuffled_b") = false,
-           nb::sig("def __init__(self, m: int, n: int, k: int, *, dtype: str = 'fp32', "
-                   "dtype_a: str | None = None, dtype_b: str | None = None, "
-                   "dtype_c: str | None = None, dtype_acc: str | None = None, "
+           nb::arg("elementwise") = "passthrough", nb::arg("num_d").none() = 0,
+           nb::arg("dtype_d") = none, nb::arg("layout_d") = "r", nb::arg("ldd") = none,
+           nb::arg("k_batch").none() = 1, nb::arg("shuffled_b") = false,
+           nb::sig("def __init__(self, m: int, n: int, k: int, *, dtype: object = 'fp32', "
+                   "dtype_a: object = None, dtype_b: object = None, "
+                   "dtype_c: object = None, dtype_acc: object = None, "
                    "layout: str = 'rcr', lda: int | None = None, ldb: int | None = None, "
                    "ldc: int | None = None, elementwise: str = 'passthrough', num_d: int = 0, "
-                   "dtype_d: str | None = None, layout_d: str = 'r', "
+                   "dtype_d: object = None, layout_d: str = 'r', "
                    "ldd: Sequence[int] | None = None, k_batch: int = 1, "
                    "shuffled_b: bool = False) -> None"))
       .def_static("from_tensors", &from_tensors, nb::arg("a").none(), nb::arg("b").none(),
                   nb::kw_only(), nb::arg("d").none() = nb::tuple(),
                   nb::arg("epilogue") = "passthrough", nb::arg("out") = none,
-                  nb::arg("out_dtype") = none, nb::arg("k_batch") = 1,
+                  nb::arg("out_dtype") = none, nb::arg("k_batch").none() = 1,
                   nb::sig("def from_tensors(a: object, b: object, *, d: object = (), "
                           "epilogue: str = 'passthrough', out: object = None, "
                           "out_dtype: object = None, k_batch: int = 1) -> GemmProblem"),

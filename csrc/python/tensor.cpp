@@ -167,4 +167,9 @@ Dtype dtype_of(nb::handle object) {
   return cached().dtype_from_object(object);
 }
 
+Dtype named_dtype(nb::handle object, const char* field) {
+  if (!nb::isinstance<nb::str>(object)) return dtype_of(object);
+  return from_name<Dtype>(nb::cast<std::string>(object), field);
+}
+
 }  // namespace ckdisp::python

@@ -64,6 +64,8 @@ void* stream_of(const Tensor& tensor, const CallStream& stream);
 
 // Element type by anything that names one: "fp16", numpy.float16, torch.float16.
 Dtype dtype_of(nb::handle object);
+// The same for a field that messages name.
+Dtype named_dtype(nb::handle object, const char* field);
 
 // How a matrix may be described by an order letter and a leading dimension.
 struct Orders {

@@ -48,7 +48,7 @@ std::int64_t output_size(const ConvProblemData& p, int i) {
       __builtin_add_overflow(span, 1, &span) ||
       __builtin_add_overflow(p.in[i], p.left_pad[i], &padded) ||
       __builtin_add_overflow(padded, p.right_pad[i], &padded)) {
-    refuse(std::string("the sizes in ") + kDimensions[i] + " overflow 63 bits");
+    refuse(std::string("the sizes in ") + kDimensions[i] + " overflow 63 bits; pass smaller ones");
   }
   if (span > padded) {
     refuse("the filter spans " + std::to_string(span) + " pixels in " + kDimensions[i] + " (" +
@@ -105,6 +105,17 @@ bool is_direction(Family family) {
          family == Family::conv_bwd_weight;
 }
 
+// What the rule gradient_dtype says of kernels.
+void check_gradient(const ConvProblemData& p) {
+  if (p.family == Family::conv_fwd) return;
+  for (const Dtype dtype : {p.dtype_in, p.dtype_wei, p.dtype_out}) {
+    if (dtype == Dtype::fp32 || dtype == Dtype::fp16 || dtype == Dtype::bf16) continue;
+    refuse(std::string(to_name(p.family)) + " of " + to_name(p.dtype_in) + " input, " +
+           to_name(p.dtype_wei) + " weights and " + to_name(p.dtype_out) +
+           " output: gradients are fp32, fp16, bf16; only conv.fwd takes others");
+  }
+}
+
 void check_types(const ConvProblemData& p) {
   if (!is_direction(p.family)) {
     refuse(std::string("the direction of a convolution is ") + to_name(p.family) +
@@ -114,6 +125,7 @@ void check_types(const ConvProblemData& p) {
   for (const Dtype dtype : {p.dtype_in, p.dtype_wei, p.dtype_out, p.dtype_acc}) {
     if (!is_valid(dtype)) refuse("an element type is outside of the known ones");
   }
+  check_gradient(p);
   const bool integer = p.dtype_in == Dtype::int8;
   if (p.dtype_in == Dtype::int32 || p.dtype_wei == Dtype::int32) {
     refuse("int32 is a type of results, not of the input or the weights; use int8");

@@ -80,6 +80,8 @@ void refuses_contradictions() {
                "integers multiply only integers");
   CHECK_THROWS(validate(example().output(Dtype::int8).data()), InvalidArgument,
                "the output cannot be int8");
+  CHECK_THROWS(validate(example(Family::conv_bwd_data).dtype(Dtype::fp8).data()), InvalidArgument,
+               "gradients are fp32, fp16, bf16; only conv.fwd takes others");
 }
 
 std::vector<char> memory(1 << 16);

@@ -28,6 +28,10 @@ KEYS = [
         pipeline="compv3",
     ),
     make_key(
+        "conv.fwd", arch="gfx1201", layout="ndhwgc", tile=(64, 64, 32), wave=(4, 2, 1),
+        warp=(16, 16, 16), pipeline="compv3", vector=(8, 8, 8),
+    ),
+    make_key(
         "conv.bwd_data", arch="gfx942", tile=(64, 64, 64), wave=(2, 2, 1), warp=(32, 32, 16),
         pipeline="compv3",
     ),

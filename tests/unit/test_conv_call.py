@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from ckdisp import Dispatcher, GroupedConvProblem, Registry
+from ckdisp import Dispatcher, GroupedConvProblem, Registry, reference
+from ckdisp.codegen.enums import DTYPE
 from ckdisp.codegen.errors import InvalidArgument, InvalidKey, KernelNotFound
+from ckdisp.codegen.make import make_key
+from ckdisp.codegen.rules import check
 
 SHAPES = ((2, 8, 9, 10), (12, 4, 3, 3))
 
@@ -115,15 +121,32 @@ BAD = {
     "a filter of no pixel": ({"weight_shape": (12, 4, 0, 3)}, "filter size 0 in height"),
     "too many strides": ({"stride": (1, 1, 1)}, "stride is .* 3 numbers for 2 spatial dimensions"),
     "a pad for one dimension of two": ({"padding": [(1, 1)]}, "padding holds 1 pairs for 2"),
-    "three pads": ({"padding": [(1, 1, 1), (1, 1, 1)]}, "which is no pair"),
-    "padding in words": ({"padding": "same"}, "padding is 'same'; pass a sequence of integers"),
-    "a fraction": ({"stride": 1.5}, "stride"),
+    "three pads": ({"padding": [(1, 1, 1), (1, 1, 1)]}, "holds \\(1, 1, 1\\), which is no pair"),
+    "a pair and a number": ({"padding": [(1, 1), 1]}, "padding holds 1, which is no pair"),
+    "a number and a pair": ({"padding": [1, (1, 1)]}, "padding holds 1, which is no pair"),
+    "padding in words": ({"padding": "same"}, "'same'; pass an integer, or one for each spatial"),
+    "bytes": ({"padding": b"ab"}, "padding is b'ab'; pass an integer, or one for each"),
+    "pairs of bytes": ({"padding": (b"ab", b"ab")}, "padding must be an integer, not b'ab'"),
+    "digits": ({"dilation": "2"}, "dilation is '2'; pass an integer"),
+    "a list of digits": ({"dilation": ["2", "2"]}, "dilation must be an integer, not '2'"),
+    "digits of groups": ({"groups": "2"}, "groups must be an integer, not '2'"),
+    "groups in a list": ({"groups": [2]}, r"groups must be an integer, not \[2\]"),
+    "a fraction": ({"stride": 1.5}, "stride is 1.5; pass an integer"),
+    "fractions": ({"stride": (1.0, 2.0)}, "stride must be an integer, not 1.0"),
+    "not a number": ({"stride": float("nan")}, "stride is nan; pass an integer"),
     "a truth value": ({"stride": True}, "stride is True; pass a number"),
+    "truth values of NumPy": (
+        {"stride": np.array([True, True])},
+        "must be an integer, not np.True_",
+    ),
+    "true groups": ({"groups": True}, "groups is True; pass a number"),
     "truth in a shape": ({"input_shape": (True, 8, 9, 10)}, "input_shape is True; pass a number"),
     "an array without dimensions": ({"padding": np.array(1.0)}, "padding is array"),
     "more groups than fit": ({"groups": 2**62}, "groups the 8 channels of the input are not"),
     "nothing": ({"dilation": None}, "dilation is None"),
     "more than 64 bits": ({"stride": 2**70}, "does not fit a 64-bit index"),
+    "a span that overflows": ({"dilation": 2**62}, "in height overflow 63 bits; pass smaller"),
+    "pads that overflow": ({"padding": 2**62}, "in height overflow 63 bits; pass smaller"),
     "bytes that overflow": (
         {"input_shape": (2**40, 2**20, 9, 10), "weight_shape": (2, 2**19, 3, 3)},
         "the bytes of its input overflow",
@@ -133,6 +156,10 @@ BAD = {
         "overflow 63 bits; split it",
     ),
     "no parts": ({"k_batch": 0}, "k_batch is 0; pass 1 or more"),
+    "digits of parts": ({"k_batch": "2"}, "k_batch is '2'; pass the number of parts"),
+    "a fraction of parts": ({"k_batch": 2.0}, "k_batch is 2.0; pass the number of parts"),
+    "true parts": ({"k_batch": True}, "k_batch is True; pass the number of parts"),
+    "parts beyond 32 bits": ({"k_batch": 2**40}, "k_batch is 1099511627776; pass the number"),
     "mixed integers": (
         {"dtype_in": "int8", "dtype_wei": "fp16"},
         "integers multiply only integers",
@@ -148,6 +175,29 @@ def test_a_problem_that_can_never_work_is_refused(name):
     how, words = BAD[name]
     with pytest.raises(InvalidArgument, match=words):
         problem(**how)
+
+
+@pytest.mark.parametrize("direction", ["fwd", "bwd_data", "bwd_weight"])
+@pytest.mark.parametrize("dtype", [d for d in DTYPE.values if d != "int32"])
+def test_problems_have_the_types_that_kernels_of_their_direction_have(direction, dtype):
+    """The runtime and the rule of keys agree."""
+    key = make_key(f"conv.{direction}", arch="x86-64-v3", dtype="fp32")
+    key = replace(key, dtype_in=dtype, dtype_wei=dtype, dtype_out=dtype)
+    refused = [r.reason for r in check(key) if r.rule == "gradient_dtype"]
+    if refused:
+        with pytest.raises(InvalidArgument, match=re.escape(refused[0])):
+            problem(direction, dtype=dtype, dtype_out=dtype)
+    else:
+        assert problem(direction, dtype=dtype).to_dict()["dtype_in"] == dtype
+
+
+def test_types_are_named_as_in_calls():
+    assert problem(dtype=np.float16) == problem(dtype=np.dtype("float16")) == problem(dtype="fp16")
+    with pytest.raises(InvalidKey, match=r"unknown dtype <class 'numpy\.float64'>; known: fp32"):
+        problem(dtype=np.float64)
+    for nothing in (None, 3, b"fp16"):
+        with pytest.raises(InvalidKey, match="unknown dtype"):
+            problem(dtype=nothing)
 
 
 def test_unknown_names_are_told():
@@ -222,6 +272,33 @@ def test_an_output_must_fit(dispatcher):
             dispatcher.conv_fwd(x, w, groups=2, out=out)
     with pytest.raises(InvalidArgument, match="out has type fp32 and out_dtype asks for fp16"):
         dispatcher.conv_fwd(x, w, groups=2, out=good, out_dtype="fp16")
+
+
+def test_a_gradient_of_integers_is_refused_for_what_it_is(dispatcher):
+    _, w, dy = (t.astype(np.int8) for t in tensors())
+    with pytest.raises(InvalidArgument, match="gradients are fp32, fp16, bf16; only"):
+        dispatcher.conv_bwd_data(dy, w, input_shape=SHAPES[0], groups=2)
+
+
+REFERENCE = {
+    "stride": [True, 1.5, "1", (1, 1, 1), (1.0, 1.0), None, 0, np.array(1.0)],
+    "dilation": [True, 1.5, "1", b"11", 0],
+    "padding": [True, 1.5, "11", (1, 1, 1), ((1, 1, 1), (1, 1)), ((1, 1), 1.5), -1],
+    "groups": [True, 2.0, "2", None, 3, 0],
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("what", REFERENCE)
+def test_the_reference_refuses_the_same(name, what):
+    for value in REFERENCE[what]:
+        with pytest.raises(InvalidArgument):
+            CALLS[name](reference, *tensors(), **{"groups": 2, what: value})
+    for shape in ("2x8", 5, (2, 8, 9.0, 10), (2, 8, 9)):
+        with pytest.raises(InvalidArgument):
+            reference.conv_bwd_data(tensors()[2], tensors()[1], input_shape=shape, groups=2)
+        with pytest.raises(InvalidArgument):
+            reference.conv_bwd_weight(tensors()[0], tensors()[2], weight_shape=shape, groups=2)
 
 
 def test_an_unknown_kernel_is_told(dispatcher):

@@ -109,6 +109,7 @@ def test_problem() -> None:
     }  # fmt: skip
     assert (problem.flops, problem.bytes) == (48, 8 + 12 + 24)
     assert problem == GemmProblem(2, 3, 4, dtype_a="int8", layout="crr", lda=2)
+    assert problem == GemmProblem(2, 3, 4, dtype=np.int8, layout="crr")
     assert problem != GemmProblem(2, 3, 4, dtype="int8") and problem != 3
     assert len({problem, GemmProblem(2, 3, 4, dtype="int8", layout="crr")}) == 1
     assert "m=2 n=3 k=4 int8 x int8 -> int32 crr" in repr(problem)
@@ -120,9 +121,16 @@ def test_bad_problems() -> None:
         ((2**63, 2, 3), "m=9223372036854775808 does not fit"),
         ((2**31, 2**31, 2**31), "too large"),
         ((2.5, 2, 3), "m must be an integer, not 2.5"),
+        ((True, 2, 3), "m is True; pass a number"),
     ]:
         with pytest.raises(ckdisp.InvalidArgument, match=text):
             GemmProblem(*arguments)  # type: ignore[arg-type]
+    for field in ("k_batch", "num_d"):
+        for value in ("2", 2.0, True, None, 2**40):
+            with pytest.raises(ckdisp.InvalidArgument, match=f"{field} is .*; pass the number of"):
+                GemmProblem(1, 1, 1, **{field: value})  # type: ignore[arg-type]
+    with pytest.raises(ckdisp.InvalidKey, match=r"unknown dtype <class 'numpy\.float64'>"):
+        GemmProblem(1, 1, 1, dtype=np.float64)
     with pytest.raises(ckdisp.InvalidArgument, match="ldd holds 2 numbers for 1 D"):
         GemmProblem(1, 1, 1, elementwise="add", num_d=1, ldd=[1, 1])
     with pytest.raises(ckdisp.InvalidArgument, match="0 to 4 D tensors, not 300"):

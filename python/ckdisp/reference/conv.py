@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,16 +67,15 @@ def conv_bwd_data(
 ) -> _Array:
     """The gradient of the input, of ``input_shape``, for the gradient ``dy`` of the output."""
     gradient, weights = np.asarray(dy).astype(dtype), np.asarray(w).astype(dtype)
-    plan = _Plan.make(tuple(input_shape), weights.shape, stride, padding, dilation, groups)
-    _check_gradient(gradient.shape, (input_shape[0], weights.shape[0], *plan.out))
-    sizes = [n + low + high for n, (low, high) in zip(input_shape[2:], plan.padding, strict=True)]
-    padded = np.zeros((*input_shape[:2], *sizes), dtype)
+    shape = _integers("input_shape", input_shape)
+    plan = _Plan.make(shape, weights.shape, stride, padding, dilation, groups)
+    _check_gradient(gradient.shape, (shape[0], weights.shape[0], *plan.out))
+    sizes = [n + low + high for n, (low, high) in zip(shape[2:], plan.padding, strict=True)]
+    padded = np.zeros((*shape[:2], *sizes), dtype)
     for tap, window in plan.taps():
         pixels = _pixels(gradient, groups) @ _per_group(weights[tap], groups)
         padded[window] += _image(pixels, plan.out)
-    inner = tuple(
-        slice(low, low + n) for n, (low, _) in zip(input_shape[2:], plan.padding, strict=True)
-    )
+    inner = tuple(slice(low, low + n) for n, (low, _) in zip(shape[2:], plan.padding, strict=True))
     return padded[(slice(None), slice(None), *inner)].copy()
 
 
@@ -92,14 +92,15 @@ def conv_bwd_weight(
 ) -> _Array:
     """The gradient of the weights, of ``weight_shape``, for the gradient ``dy`` of the output."""
     source, gradient = np.asarray(x).astype(dtype), np.asarray(dy).astype(dtype)
-    plan = _Plan.make(source.shape, tuple(weight_shape), stride, padding, dilation, groups)
-    _check_gradient(gradient.shape, (source.shape[0], weight_shape[0], *plan.out))
+    shape = _integers("weight_shape", weight_shape)
+    plan = _Plan.make(source.shape, shape, stride, padding, dilation, groups)
+    _check_gradient(gradient.shape, (source.shape[0], shape[0], *plan.out))
     padded = np.pad(source, ((0, 0), (0, 0), *plan.padding))
-    out = np.zeros(tuple(weight_shape), dtype)
+    out = np.zeros(shape, dtype)
     for tap, window in plan.taps():
         rows = _pixels(gradient, groups).swapaxes(2, 3)
         product = (rows @ _pixels(padded[window], groups)).sum(axis=0, dtype=dtype)
-        out[tap] = product.reshape(weight_shape[0], weight_shape[1])
+        out[tap] = product.reshape(shape[0], shape[1])
     return out
 
 
@@ -129,12 +130,13 @@ class _Plan:
                 f"the input has shape {x} and the weights {w}; pass (N, C, *spatial) and "
                 "(K, C / groups, *filter) with 1 to 3 spatial dimensions"
             )
-        if groups < 1 or x[1] != w[1] * groups or w[0] % groups:
+        if _integer("groups", groups) < 1 or x[1] != w[1] * groups or w[0] % groups:
             raise InvalidArgument(
                 f"the input has shape {x} and the weights {w}, which do not fit {groups} groups"
             )
         pads = [_pair(p) for p in _each("padding", padding, rank)]
-        strides, dilations = _each("stride", stride, rank), _each("dilation", dilation, rank)
+        strides = _integers("stride", _each("stride", stride, rank))
+        dilations = _integers("dilation", _each("dilation", dilation, rank))
         spans = [d * (f - 1) + 1 for d, f in zip(dilations, w[2:], strict=True)]
         sizes = [n + low + high for n, (low, high) in zip(x[2:], pads, strict=True)]
         if min(strides) < 1 or min(dilations) < 1 or min(min(p) for p in pads) < 0:
@@ -142,7 +144,7 @@ class _Plan:
         if any(span > size or f < 1 for span, size, f in zip(spans, sizes, w[2:], strict=True)):
             raise InvalidArgument(f"filters of {tuple(spans)} pixels exceed the padded {sizes}")
         out = [(size - span) // s + 1 for size, span, s in zip(sizes, spans, strides, strict=True)]
-        return cls(w[2:], tuple(strides), tuple(dilations), tuple(pads), tuple(out))
+        return cls(w[2:], strides, dilations, tuple(pads), tuple(out))
 
     def taps(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         """For each tap its index into weights, and the pixels of a padded input that it meets."""
@@ -155,16 +157,39 @@ class _Plan:
             yield (*every, *tap), (*every, *window)
 
 
+def _integer(name: str, value: Any) -> int:
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise InvalidArgument(f"{name} is {value!r}; pass an integer")
+
+
+def _is_sequence(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def _integers(name: str, values: Any) -> tuple[int, ...]:
+    if not _is_sequence(values):
+        raise InvalidArgument(f"{name} is {values!r}; pass a sequence of integers")
+    return tuple(_integer(name, value) for value in values)
+
+
 def _each(name: str, value: Any, rank: int) -> list[Any]:
-    values = [value] * rank if isinstance(value, int) else list(value)
+    values = list(value) if _is_sequence(value) else [value] * rank
     if len(values) != rank:
         raise InvalidArgument(f"{name} has {len(values)} values for {rank} spatial dimensions")
     return values
 
 
 def _pair(padding: Any) -> tuple[int, int]:
-    low, high = (padding, padding) if isinstance(padding, int) else padding
-    return int(low), int(high)
+    pair = padding if _is_sequence(padding) else (padding, padding)
+    if len(pair) != 2:
+        raise InvalidArgument(f"padding holds {pair!r}, which is no pair (left, right)")
+    return _integer("padding", pair[0]), _integer("padding", pair[1])
 
 
 def _check_gradient(shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
