@@ -77,9 +77,10 @@ def test_bench_times_and_checks(library: Path) -> None:
     ("arguments", "text"),
     [
         (("--shape", "2x8x9x9"), "--filter"),
-        (("--shape", "2x8x9x9", "--filter", "8x3"), "--filter is K and 2 sizes"),
+        (("--shape", "2x8x9x9", "--filter", "8x3"), "is K and 2 sizes of the filter, e.g. 128x3x3"),
+        (("--shape", "2x8x9", "--filter", "8x3x3"), "is K and 1 size of the filter, e.g. 128x3"),
         (("--shape", "2x8x9x9", "--filter", "8x3x3", "--groups", "3"), "groups"),
-        (("--shape", "2x8x9x9", "--filter", "8x8x3x3"), "--filter is K and 2 sizes"),
+        (("--shape", "2x8x9x9", "--filter", "8x8x3x3"), "--filter holds 8x8x3x3; for this --shape"),
         (("--shape", "2x8x9x9", "--filter", "8x3x3", "--padding", "-1"), "--padding"),
         (("--shape", "2x8x9x9", "--filter", "8x3x3", "--stride", "1,2,3"), "stride"),
         (("--shape", "2x8x9x9", "--filter", "8x3x3", "--layout", "rcr"), "layout"),
@@ -93,6 +94,29 @@ def test_invalid_problems_are_usage_errors(
     assert result.exit_code == 2, result.output
     assert text in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("command", ["select", "explain", "bench"])
+@pytest.mark.parametrize(
+    ("family", "arguments", "text"),
+    [
+        ("conv.fwd", ("--stride", "0"), "stride 0 in height"),
+        ("conv.fwd", ("--groups", "4", "--filter", "9x3x3"), "do not divide into 4 groups"),
+        ("conv.fwd", ("--out-dtype", "int8"), "the output cannot be int8"),
+        ("conv.bwd_data", ("--dtype", "int8"), "gradients are fp32, fp16, bf16"),
+        ("conv.fwd", ("--shape", f"{2**40}x8x{2**30}x9"), "overflow 63 bits"),
+    ],
+)
+def test_problems_that_can_never_work_compile_nothing(
+    command: str, family: str, arguments: tuple[str, ...], text: str, tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(
+        app,
+        [command, family, *SHAPE, *arguments, "--jit"],
+        env={"CKDISP_CACHE_DIR": str(tmp_path / "cache")},
+    )
+    assert result.exit_code == 2 and text in result.stderr
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_filter_beyond_the_input_is_a_usage_error(library: Path) -> None:

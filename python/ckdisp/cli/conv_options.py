@@ -112,8 +112,8 @@ def conv_options(
         raise click.UsageError(f"{family} needs --filter: K and the filter, e.g. 128x3x3")
     if len(filter_) != rank + 1:
         raise click.UsageError(
-            f"--filter is K and {rank} size{'s' if rank > 1 else ''} of the filter, as many as "
-            f"the spatial sizes of --shape, not {len(filter_)} sizes"
+            f"--filter holds {_text(filter_)}; for this --shape it is K and {rank} "
+            f"size{'s' if rank > 1 else ''} of the filter, e.g. {_text((128, *(3,) * rank))}"
         )
     if groups < 1 or shape[1] % groups:
         raise click.UsageError(f"--groups {groups} does not divide the {shape[1]} input channels")

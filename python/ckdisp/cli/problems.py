@@ -128,7 +128,9 @@ def problem_options(command: Callable[..., None]) -> Callable[..., None]:
         special = {name for names in _ONLY.values() for name in names}
         given = {name: rest.pop(name) for name in special}
         given = {name: value for name, value in given.items() if value is not None}
-        command(problem=_make(family, shape, dtype, out_dtype, given), **rest)
+        problem = _make(family, shape, dtype, out_dtype, given)
+        problem.make()  # what can never work is refused before anything is compiled or loaded
+        command(problem=problem, **rest)
 
     for option in reversed((*_COMMON, *_OF_GEMM, *_OF_CONV)):
         wrapper = option(wrapper)
