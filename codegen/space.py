@@ -237,7 +237,7 @@ class Space:
         sizes = [len(a) for a in self.axes]
         total = math.prod(sizes)
         if not total:
-            return "an axis has no values"
+            return "none is listed"
         drawn = np.random.default_rng(0)
         picks = (
             np.unravel_index(np.arange(total), sizes)

@@ -28,7 +28,7 @@ KEYS = [
         pipeline="compv3",
     ),
     make_key(
-        "conv.fwd", arch="gfx1201", layout="ndhwgc", tile=(64, 64, 32), wave=(4, 2, 1),
+        "conv.fwd", arch="gfx1201", layout="ndhwgc", tile=(32, 32, 32), wave=(2, 2, 1),
         warp=(16, 16, 16), pipeline="compv3", vector=(8, 8, 8),
     ),
     make_key(
