@@ -18,7 +18,8 @@ Dtype output_type(nb::handle out_dtype, const std::optional<Tensor>& out, Dtype 
 
 void check_writable(const Tensor& out) {
   if (out.writable) return;
-  throw InvalidArgument("out is read-only (or not aligned); pass a writable array");
+  throw InvalidArgument(std::string(out.name) +
+                        " is read-only (or not aligned); pass a writable array");
 }
 
 void check_type(const Tensor& out, Dtype wanted) {

@@ -385,6 +385,15 @@ void Dispatcher::run_data(const Stage& stage, const Data& problem, const ArgsOf<
   detail::run_stage(stage, part, args, launch);
 }
 
+void Dispatcher::run_family(Family family, const FmhaProblemData& problem, const FmhaArgs& args,
+                            Launch launch) const {
+  if (problem.family != family) {
+    throw InvalidArgument(std::string("the problem is ") + to_name(problem.family) +
+                          ", and this call is for " + to_name(family));
+  }
+  run_data(problem, args, launch);
+}
+
 const Registry& Dispatcher::registry() const { return impl_->registry; }
 int Dispatcher::num_threads() const { return impl_->options.num_threads; }
 const std::vector<Arch>& Dispatcher::arches() const { return impl_->home.arches(); }

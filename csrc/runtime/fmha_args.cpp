@@ -179,6 +179,9 @@ void check_small_tensors(const FmhaProblemData& p, const FmhaArgs& args) {
     need(args.rotary_cos, "rotary_cos", "appended keys are rotated");
     need(args.rotary_sin, "rotary_sin", "appended keys are rotated");
   }
+  if (p.family == Family::fmha_appendkv && args.seqlen_k == nullptr) {
+    refuse("the lengths of k are missing: rows are appended behind what a cache holds");
+  }
   if (!p.paged_kv) return;
   need(args.page_table, "page_table", "K and V lie in pages");
   if (p.kv_lookup_table == FmhaKvLookup::sglang) {

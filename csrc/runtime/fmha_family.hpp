@@ -20,7 +20,8 @@ enum FmhaFeature : unsigned {
   kFmhaKvForms = 1u << 10,  // memory layouts and lookup tables of pages
   kFmhaRope = 1u << 11,
   kFmhaColumnV = 1u << 12,
-  kFmhaGradient = 1u << 13,  // of the bias; a fixed order of sums
+  kFmhaDbias = 1u << 13,
+  kFmhaDeterministic = 1u << 14,
 };
 
 struct FmhaFamily {
@@ -34,7 +35,7 @@ struct FmhaFamily {
 constexpr FmhaFamily fmha_family(Family family) {
   constexpr unsigned scores = kFmhaGroup | kFmhaMask | kFmhaBias | kFmhaSoftCap | kFmhaSink;
   constexpr unsigned forward = scores | kFmhaLse | kFmhaQscale;
-  constexpr unsigned gradient = scores | kFmhaDropout | kFmhaGradient;
+  constexpr unsigned gradient = scores | kFmhaDropout | kFmhaDbias | kFmhaDeterministic;
   switch (family) {
     case Family::fmha_fwd: {
       constexpr unsigned all = forward | kFmhaDropout | kFmhaSkip | kFmhaColumnV;
@@ -64,7 +65,7 @@ constexpr FmhaFamily fmha_family(Family family) {
     case Family::fmha_bwd_dq_dk_dv:
       return {true, "the backward pass", gradient, gradient};
     case Family::fmha_bwd_convert_dq:
-      return {true, "the conversion of dQ", gradient, kFmhaGroup | kFmhaGradient};
+      return {true, "the conversion of dQ", gradient, kFmhaGroup | kFmhaDeterministic};
     default:
       return {false, "", 0, 0};
   }

@@ -42,8 +42,8 @@ constexpr Flag kFlags[] = {
     {{kFmhaSink, Reason::feature, 30}, "sink keys", &FmhaKey::sink},
     {{kFmhaSkip, Reason::feature, 32}, "skip_min_seqlen_q", &FmhaKey::skip_min_seqlen_q},
     {{kFmhaPages, Reason::pages, 34}, "pages", &FmhaKey::paged_kv},
-    {{kFmhaGradient, Reason::feature, 36}, "the gradient of the bias", &FmhaKey::dbias},
-    {{kFmhaGradient, Reason::feature, 38}, "a fixed order of sums", &FmhaKey::deterministic},
+    {{kFmhaDbias, Reason::feature, 36}, "the gradient of the bias", &FmhaKey::dbias},
+    {{kFmhaDeterministic, Reason::feature, 38}, "a fixed order of sums", &FmhaKey::deterministic},
     // A forward kernel stores the numbers if a call asks for them.
     {{kFmhaDropout, Reason::feature, 40}, "stored random numbers", &FmhaKey::store_randval},
 };
@@ -196,12 +196,7 @@ std::uint64_t fmha_choices(const FmhaProblemData& p) {
 }
 
 std::uint64_t fmha_refused(const FmhaKey& key) {
-  const FmhaFamily family = fmha_family(key.family);
-  std::uint64_t axes = axes_of(family.compares);
-  if (key.family == Family::fmha_bwd_convert_dq) {
-    axes &= ~(std::uint64_t{3} << 36);  // only the order of the sums concerns it, not the bias
-  }
-  return axes & ~served(key);
+  return axes_of(fmha_family(key.family).compares) & ~served(key);
 }
 
 bool same_signature(const FmhaKey& key, const FmhaProblemData& p, Refusal* refusal) {

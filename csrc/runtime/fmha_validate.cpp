@@ -88,11 +88,12 @@ void check_features(const FmhaProblemData& p) {
        "a form of pages"},
       {detail::kFmhaRope, p.rope != FmhaRope::none || p.seqlen_new != 0, "rows to append"},
       {detail::kFmhaColumnV, p.vlayout != Order::r, "a V of dv x sk"},
-      {detail::kFmhaGradient, p.dbias_out || p.deterministic, "a gradient of the bias or of Q"}};
+      {detail::kFmhaDbias, p.dbias_out, "a gradient of the bias"},
+      {detail::kFmhaDeterministic, p.deterministic, "a gradient to sum in a fixed order"}};
   const detail::FmhaFamily family = detail::fmha_family(p.family);
   for (const Asked& row : rows) {
     if (!row.asked || (family.takes & row.feature) != 0) continue;
-    refuse(std::string(to_name(p.family)) + ", " + family.what + ", has no " + (row.name + 0) +
+    refuse(std::string(to_name(p.family)) + ", " + family.what + ", has no " + row.name +
            "; leave it away");
   }
 }
@@ -145,6 +146,9 @@ void check_pages(const FmhaProblemData& p) {
   }
   const bool forms =
       p.kv_memory_layout != FmhaKvLayout::none && p.kv_lookup_table != FmhaKvLookup::none;
+  if (p.family == Family::fmha_batch_prefill && p.mode != FmhaMode::group) {
+    refuse("a batch prefill is of sequences of many lengths; set mode group with group()");
+  }
   if (p.family == Family::fmha_batch_prefill && !forms) {
     refuse(
         "a batch prefill says how pages lie (vectorized or linear) and how they are found "

@@ -289,7 +289,7 @@ class FmhaCalls:
         k_new: Any,
         v_new: Any,
         *,
-        seqlens_k: Any = None,
+        seqlens_k: Any,
         q: Any = None,
         rope: str | None = None,
         rotary_cos: Any = None,

@@ -16,7 +16,7 @@ Priority = Literal["low", "normal", "high"]
 
 # An editable install has two places: the source tree, and what the build installed.
 _PREBUILT = [Path(place) / "prebuilt" for place in _places]
-_INPUTS = {"gemm": ("dtype_a", "dtype_b"), "conv": ("dtype_in", "dtype_wei")}
+_INPUTS = {"gemm": ("dtype_a", "dtype_b"), "conv": ("dtype_in", "dtype_wei"), "fmha": ("dtype",)}
 _ASKED_FOR = "ckdisp_wheel_kernels"  # what CMake's CKDISP_KERNELS declared
 
 
@@ -111,7 +111,7 @@ class Registry:
         **fields: object,
     ) -> list[Kernel]:
         """The kernels whose key fields have these values, in order; ``dtype`` is that of A and B,
-        or of a convolution's input and weights.
+        of a convolution's input and weights, or of attention.
 
         Any field of a key may be named: ``layout="rcr"``, ``tile=(256, 128, 64)``,
         ``pad_m=True``. Raises :class:`InvalidKey` for an unknown field.

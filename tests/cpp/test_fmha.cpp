@@ -82,7 +82,9 @@ void refuses_problems() {
   refused(example(Family::fmha_pagedkv), "reads pages, and none are given");
   refused(example(Family::fmha_pagedkv).pages(16, 40, 9), "need more than the 9 pages of 16 keys");
   refused(example(Family::fmha_pagedkv).pages(0, 40, 9), "the page size is 0");
-  refused(example(Family::fmha_batch_prefill).pages(16, 40, 10), "says how pages lie");
+  refused(example(Family::fmha_batch_prefill).pages(16, 40, 10), "is of sequences of many lengths");
+  refused(example(Family::fmha_batch_prefill).pages(16, 40, 10).group(96, 160),
+          "says how pages lie");
   refused(example(Family::fmha_appendkv).append(161),
           "161 rows are appended to a cache that holds");
   refused(example(Family::fmha_appendkv).append(1).rope(FmhaRope::interleaved, 130),

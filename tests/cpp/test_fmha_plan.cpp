@@ -196,6 +196,17 @@ Registry gpu_kernels(int tile_of_conversion) {
                 no_bytes)});
 }
 
+void calls_are_for_their_family() {
+  const Dispatcher dispatcher(all_kernels());
+  calls = 0;
+  dispatcher.run_fwd(example(Family::fmha_fwd), arguments());
+  dispatcher.run_splitkv(example(Family::fmha_splitkv).data(), arguments());
+  dispatcher.run_bwd(example(Family::fmha_bwd_dq_dk_dv), arguments());
+  CHECK(calls == 1 + 2 + 3);
+  CHECK_THROWS(dispatcher.run_fwd(example(Family::fmha_splitkv), arguments()), InvalidArgument,
+               "the problem is fmha.splitkv, and this call is for fmha.fwd");
+}
+
 void parts_of_a_deterministic_sum_agree() {
   DispatcherOptions options;
   options.arches = {"gfx942"};
@@ -267,6 +278,7 @@ int main() {
   a_split_is_followed_by_the_sum();
   plans_run_stage_by_stage();
   a_backward_pass_has_two_or_three_stages();
+  calls_are_for_their_family();
   parts_of_a_deterministic_sum_agree();
   stages_stay_on_one_architecture();
   explains_every_stage();

@@ -202,6 +202,26 @@ def test_the_backward_pass_needs_what_the_forward_pass_stored(naive_fmha):
         disp.fmha_bwd(o, q, k, k, o, zeros(2, 4, 5), out=(q, k))
 
 
+def test_bad_caches_are_refused(naive_fmha):
+    disp = Dispatcher(Registry.load(naive_fmha))
+    cache, new, used = zeros(2, 2, 9, 8), zeros(2, 2, 1, 8), np.array([3, 9], np.int32)
+    with pytest.raises(InvalidArgument, match=r"hold 9 at \[1\], with 1 new rows, more than the 9"):
+        disp.fmha_appendkv(cache, cache.copy(), new, new, seqlens_k=used)
+    used[1] = 0
+    with pytest.raises(InvalidArgument, match="the lengths of k are missing: rows are appended"):
+        disp.fmha_appendkv(cache, cache.copy(), new, new, seqlens_k=None)
+    with pytest.raises(InvalidArgument, match="v shares memory with k"):
+        disp.fmha_appendkv(cache, cache, new, new, seqlens_k=used)
+    with pytest.raises(InvalidArgument, match="the heads and head dimensions must be equal"):
+        disp.fmha_appendkv(cache, cache.copy(), new[:, :1], new, seqlens_k=used)
+    short = {"rope": "interleaved", "rotary_cos": zeros(8, 2), "rotary_sin": zeros(8, 2)}
+    with pytest.raises(InvalidArgument, match=r"rotary_cos has shape \(8, 2\); pass a row of"):
+        disp.fmha_appendkv(cache, cache.copy(), new, new, seqlens_k=used, **short)
+    cache.flags.writeable = False
+    with pytest.raises(InvalidArgument, match="k is read-only"):
+        disp.fmha_appendkv(cache, zeros(2, 2, 9, 8), new, new, seqlens_k=used)
+
+
 def test_outputs_must_not_be_inputs(naive_fmha):
     disp = Dispatcher(Registry.load(naive_fmha))
     q, k = zeros(*Q), zeros(*K)

@@ -378,6 +378,13 @@ def test_a_prepared_call_runs_again(disp, naive_fmha):
     assert fmha_runs(naive_fmha)["splitkv"] == before + 1
 
 
+def test_kernels_by_their_fields(disp):
+    kernels = disp.registry.kernels(op="fmha", dtype="bf16", mask="any")
+    assert len(kernels) == 9
+    assert {k.field("tile") for k in kernels} == {"1x1"}
+    assert kernels[0].op == "fmha"
+
+
 def test_questions_about_a_problem(disp):
     p = ckdisp.FmhaProblem(
         "bwd", batch=2, heads=(4, 2), head_dim=64, lengths=128, dtype="bf16", mask="top_left"

@@ -122,6 +122,31 @@ class Dispatcher {
   void run(const Problem& problem, const ArgsOf<Problem>& args, Launch launch = {}) const {
     run_data(data_of(problem), args, launch);
   }
+  // The same for attention, by the API of the problem's family; InvalidArgument for another.
+  template <class Problem>
+  void run_fwd(const Problem& problem, const FmhaArgs& args, Launch launch = {}) const {
+    run_family(Family::fmha_fwd, data_of(problem), args, launch);
+  }
+  template <class Problem>
+  void run_bwd(const Problem& problem, const FmhaArgs& args, Launch launch = {}) const {
+    run_family(Family::fmha_bwd_dq_dk_dv, data_of(problem), args, launch);
+  }
+  template <class Problem>
+  void run_splitkv(const Problem& problem, const FmhaArgs& args, Launch launch = {}) const {
+    run_family(Family::fmha_splitkv, data_of(problem), args, launch);
+  }
+  template <class Problem>
+  void run_pagedkv(const Problem& problem, const FmhaArgs& args, Launch launch = {}) const {
+    run_family(Family::fmha_pagedkv, data_of(problem), args, launch);
+  }
+  template <class Problem>
+  void run_appendkv(const Problem& problem, const FmhaArgs& args, Launch launch = {}) const {
+    run_family(Family::fmha_appendkv, data_of(problem), args, launch);
+  }
+  template <class Problem>
+  void run_batch_prefill(const Problem& problem, const FmhaArgs& args, Launch launch = {}) const {
+    run_family(Family::fmha_batch_prefill, data_of(problem), args, launch);
+  }
   // The same with the named kernel; UnsupportedProblem says why it cannot.
   template <class Problem>
   void run(std::string_view kernel_name, const Problem& problem, const ArgsOf<Problem>& args,
@@ -181,6 +206,8 @@ class Dispatcher {
   void run_data(const Stage& stage, const Data& problem, const ArgsOf<Data>& args,
                 Launch launch) const;
 
+  void run_family(Family family, const FmhaProblemData& problem, const FmhaArgs& args,
+                  Launch launch) const;
   static double time_work(const Launch& launch, const std::function<void()>& work);
 
   struct Impl;
