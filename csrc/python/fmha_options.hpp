@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <ckdisp/errors.hpp>
 #include <ckdisp/names.hpp>
@@ -16,14 +18,26 @@
 
 namespace ckdisp::python {
 
+// What was given is listed once: a call looks up each name that it may have, mostly in vain.
 class FmhaOptions {
  public:
-  explicit FmhaOptions(nb::dict given) : given_(std::move(given)) {}
+  explicit FmhaOptions(nb::dict given) : owner_(std::move(given)) {
+    PyObject *key = nullptr, *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(owner_.ptr(), &at, &key, &value) != 0;) {
+      if (value == Py_None) continue;
+      Py_ssize_t size = 0;
+      const char* name = PyUnicode_AsUTF8AndSize(key, &size);
+      if (name == nullptr) nb::raise_python_error();
+      given_.push_back({std::string_view(name, static_cast<std::size_t>(size)), value});
+    }
+  }
 
   // None for what was not given.
-  nb::handle operator[](const char* name) const {
-    PyObject* found = PyDict_GetItemString(given_.ptr(), name);
-    return found != nullptr ? nb::handle(found) : nb::handle(Py_None);
+  nb::handle operator[](std::string_view name) const {
+    for (const auto& [known, value] : given_) {
+      if (known == name) return value;
+    }
+    return Py_None;
   }
   bool has(const char* name) const { return !(*this)[name].is_none(); }
 
@@ -61,15 +75,19 @@ class FmhaOptions {
 
   template <class E>
   E choice(const char* name, E otherwise) const {
-    const nb::handle value = (*this)[name];
-    if (value.is_none()) return otherwise;
-    return from_name<E>(text(name), name);
+    return has(name) ? from_name<E>(text(name), name) : otherwise;
   }
 
-  std::string text(const char* name) const {
+  std::string_view text(const char* name) const {
     const nb::handle value = (*this)[name];
-    if (!nb::isinstance<nb::str>(value)) refuse(name, "a name");
-    return nb::cast<std::string>(value);
+    Py_ssize_t size = 0;
+    const char* data =
+        PyUnicode_Check(value.ptr()) ? PyUnicode_AsUTF8AndSize(value.ptr(), &size) : nullptr;
+    if (data == nullptr) {
+      PyErr_Clear();
+      refuse(name, "a name");
+    }
+    return {data, static_cast<std::size_t>(size)};
   }
 
   // Two integers.
@@ -90,7 +108,8 @@ class FmhaOptions {
   }
 
  private:
-  nb::dict given_;
+  nb::dict owner_;
+  std::vector<std::pair<std::string_view, nb::handle>> given_;
 };
 
 }  // namespace ckdisp::python

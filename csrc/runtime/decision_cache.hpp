@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <type_traits>
 
@@ -41,7 +40,8 @@ class DecisionCache {
   static constexpr std::size_t kWords = sizeof(Problem) / 8;
   // Slots of large problems are fewer: about as much memory.
   static constexpr std::size_t kWays = 4, kSets = kWords > 48 ? 256 : 512;
-  using Words = std::array<std::uint64_t, kWords>;
+  // A problem is read where it is, as words.
+  using Word [[gnu::may_alias]] = std::uint64_t;
 
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> sequence{0};
@@ -56,7 +56,7 @@ class DecisionCache {
  public:
   // `tag` stands for all else that the decision depends on; never 0.
   bool find(const Problem& problem, std::uint64_t tag, Made* out) const noexcept {
-    const Words words = to_words(problem);
+    const Word* words = to_words(problem);
     const Slot* set = &slots_[set_of(words, tag)];
     for (const Slot* slot = set; slot != set + kWays; ++slot) {
       // Acquire loads keep the second look at the sequence behind the reads it vouches for.
@@ -76,7 +76,7 @@ class DecisionCache {
   }
 
   void store(const Problem& problem, std::uint64_t tag, const Made& decision) noexcept {
-    const Words words = to_words(problem);
+    const Word* words = to_words(problem);
     Slot* set = &slots_[set_of(words, tag)];
     Slot* slot = set + turn_.fetch_add(1, std::memory_order_relaxed) % kWays;
     for (Slot* other = set; other != set + kWays; ++other) {
@@ -107,13 +107,12 @@ class DecisionCache {
   }
 
  private:
-  static Words to_words(const Problem& problem) noexcept {
-    Words words;
-    std::memcpy(words.data(), &problem, sizeof problem);
-    return words;
+  static const Word* to_words(const Problem& problem) noexcept {
+    static_assert(alignof(Problem) % alignof(Word) == 0);
+    return reinterpret_cast<const Word*>(&problem);
   }
 
-  static bool holds(const Slot& slot, const Words& words, std::uint64_t tag) noexcept {
+  static bool holds(const Slot& slot, const Word* words, std::uint64_t tag) noexcept {
     if (slot.tag.load(std::memory_order_acquire) != tag) return false;
     for (std::size_t i = 0; i < kWords; ++i) {
       if (slot.problem[i].load(std::memory_order_acquire) != words[i]) return false;
@@ -121,17 +120,21 @@ class DecisionCache {
     return true;
   }
 
-  // Two independent chains of multiplications, which overlap in the processor.
-  static std::size_t set_of(const Words& words, std::uint64_t tag) noexcept {
+  // Independent chains of multiplications, which overlap in the processor.
+  static std::size_t set_of(const Word* words, std::uint64_t tag) noexcept {
     constexpr std::uint64_t kOdd1 = 0x9e3779b97f4a7c15u, kOdd2 = 0xc2b2ae3d27d4eb4fu;
-    std::uint64_t even = tag * kOdd2, odd = kOdd1;
-    for (std::size_t i = 0; i + 1 < kWords; i += 2) {
-      even = (even ^ words[i]) * kOdd1;
-      odd = (odd ^ words[i + 1]) * kOdd2;
+    constexpr std::size_t kChains = kWords > 48 ? 8 : 2;
+    std::uint64_t chains[kChains];
+    for (std::size_t c = 0; c < kChains; ++c) chains[c] = kOdd1 + c;
+    chains[0] = tag * kOdd2;
+    std::size_t i = 0;
+    for (; i + kChains <= kWords; i += kChains) {
+      for (std::size_t c = 0; c < kChains; ++c) chains[c] = (chains[c] ^ words[i + c]) * kOdd1;
     }
-    if (kWords % 2 != 0) even = (even ^ words[kWords - 1]) * kOdd1;
-    const std::uint64_t hash = (even ^ (odd >> 29)) * kOdd2;
-    return (hash >> 40) % kSets * kWays;
+    for (; i < kWords; ++i) chains[0] = (chains[0] ^ words[i]) * kOdd1;
+    std::uint64_t hash = 0;
+    for (const std::uint64_t chain : chains) hash = (hash ^ (chain >> 29)) * kOdd2 + chain;
+    return (hash * kOdd2 >> 40) % kSets * kWays;
   }
 
   std::unique_ptr<Slot[]> slots_ = std::make_unique<Slot[]>(kSets * kWays);

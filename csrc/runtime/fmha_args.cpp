@@ -21,15 +21,10 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 // One tensor in memory.
 struct Region {
   const char* name;
-  const void* data;
   FmhaExtent extent;
   int size;  // of an element
   bool written;
-
-  std::uintptr_t begin() const { return reinterpret_cast<std::uintptr_t>(data); }
-  std::uintptr_t end() const {
-    return begin() + static_cast<std::uintptr_t>(extent.elements() * size);
-  }
+  std::uintptr_t begin, end;
 };
 
 // The step that all rows of a tensor are multiples of, and how much of a step it fills: of a tensor
@@ -46,11 +41,10 @@ Period period_of(const Region& r) {
 
 // Whether some byte may belong to both. Q, K and V are often interleaved in one tensor, row by row.
 bool overlap(const Region& a, const Region& b) {
-  if (a.extent.empty() || b.extent.empty()) return false;
-  if (a.end() <= b.begin() || b.end() <= a.begin()) return false;
+  if (a.end <= b.begin || b.end <= a.begin) return false;
   const Period p = period_of(a), q = period_of(b);
   if (p.step == 0 || p.step != q.step) return true;
-  const auto ahead = static_cast<std::int64_t>(b.begin() - a.begin());
+  const auto ahead = static_cast<std::int64_t>(b.begin - a.begin);
   const std::int64_t place = (ahead % p.step + p.step) % p.step;  // of b within a step of a
   return place < p.width || place + q.width > p.step;
 }
@@ -86,7 +80,10 @@ class Regions {
   void add(const char* name, const void* data, const FmhaExtent& extent, int size, bool written) {
     if (extent.empty()) return;
     if (data == nullptr) refuse(std::string(name) + " is null but not empty");
-    all_[count_++] = {name, data, extent, size, written};
+    const auto begin = reinterpret_cast<std::uintptr_t>(data);
+    all_[count_++] = {name,  extent,
+                      size,  written,
+                      begin, begin + static_cast<std::uintptr_t>(extent.elements() * size)};
   }
   void add_q(const char* name, const void* data, const FmhaStrides& strides, std::int64_t row,
              int size, bool written) {

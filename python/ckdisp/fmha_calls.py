@@ -106,9 +106,7 @@ class FmhaCalls:
         rows). fp8 tensors have ``q_scale``, ``k_scale`` and ``v_scale``, numbers or one for each
         block, and a result of bf16 unless ``out_dtype`` says another.
         """
-        options = locals()
-        del options["self"]
-        return self._core.fmha("fwd", options)
+        return self._core.fmha("fwd", locals())
 
     def fmha_bwd(
         self,
@@ -147,9 +145,7 @@ class FmhaCalls:
         seqlen_q, seqlen_k). ``deterministic`` sums dq in a fixed order. ``out`` is a tuple of
         three tensors.
         """
-        options = locals()
-        del options["self"]
-        return self._core.fmha("bwd", options)
+        return self._core.fmha("bwd", locals())
 
     def fmha_splitkv(
         self,
@@ -188,9 +184,7 @@ class FmhaCalls:
         ``num_splits`` is the number of parts, 0 as many as keep the processor busy. With a
         ``page_table``, k and v lie in pages as for :meth:`fmha_pagedkv`.
         """
-        options = locals()
-        del options["self"]
-        return self._core.fmha("splitkv", options)
+        return self._core.fmha("splitkv", locals())
 
     def fmha_pagedkv(
         self,
@@ -231,9 +225,7 @@ class FmhaCalls:
         use. ``max_seqlen_k`` is the most that any sequence may have, all that the table has room
         for if None.
         """
-        options = locals()
-        del options["self"]
-        return self._core.fmha("pagedkv", options)
+        return self._core.fmha("pagedkv", locals())
 
     def fmha_batch_prefill(
         self,
@@ -278,9 +270,7 @@ class FmhaCalls:
         ``"sglang"`` by ranges of one list, those from ``page_indptr[b]`` to ``page_indptr[b + 1]``,
         the last of which holds ``last_page_len[b]`` keys.
         """
-        options = locals()
-        del options["self"]
-        return self._core.fmha("batch_prefill", options)
+        return self._core.fmha("batch_prefill", locals())
 
     def fmha_appendkv(
         self,
@@ -309,9 +299,7 @@ class FmhaCalls:
         all at the first of them, and its rotated copy is returned. Caches may lie in pages, as for
         :meth:`fmha_pagedkv`.
         """
-        options = locals()
-        del options["self"]
-        return self._core.fmha("appendkv", options)
+        return self._core.fmha("appendkv", locals())
 
 
 __all__ = ["FmhaCalls"]
