@@ -213,10 +213,14 @@ def _v3_features(c: Columns) -> Array:
 
 
 def _v3_block(c: Columns) -> Array:
-    tile = (c["tile_0"] == 256) & (waves(c) * _lanes(c) == 512)
+    block = (c["tile_0"] == 256) & (waves(c) * _lanes(c) == 512)
+    return np.asarray(~pipeline_is(c, "v3") | block)
+
+
+def _v3_padding(c: Columns) -> Array:
     padding = (c["padding_sq"] == 1) & (c["padding_sk"] == 1)
     padding &= (c["padding_d"] == 0) & (c["padding_dv"] == 0)
-    return np.asarray(~pipeline_is(c, "v3") | (tile & padding))
+    return np.asarray(~pipeline_is(c, "v3") | padding)
 
 
 def _trload_lds(c: Columns) -> Array:
@@ -400,13 +404,17 @@ RULES: tuple[Rule, ...] = (
     ),
     _fwd(
         "v3_block",
-        "two groups of four waves of v3 take 256 queries, and pad sequences only",
-        f"pipeline tile_0 padding_sq padding_sk padding_d padding_dv {_BLOCK}",
+        "two groups of four waves of v3 take 256 queries",
+        f"pipeline tile_0 {_BLOCK}",
         _v3_block,
-        lambda k: (
-            f"v3 takes 256 queries in 8 waves, padding (1, 1, 0, 0), not {k.tile[0]} in "
-            f"{int(np.prod(k.wave[:3]))}, {k.padding}"
-        ),
+        lambda k: f"v3 takes 256 queries in 8 waves, not {k.tile[0]} in {int(np.prod(k.wave[:3]))}",
+    ),
+    _fwd(
+        "v3_padding",
+        "v3 pads sequences only",
+        "pipeline padding_sq padding_sk padding_d padding_dv",
+        _v3_padding,
+        lambda k: f"v3 pads sq and sk, and no head dimension, not {k.padding}",
     ),
     _fwd(
         "wave_groups",

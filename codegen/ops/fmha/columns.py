@@ -21,6 +21,10 @@ _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}  # of Q, K and V; the others have 1
 _LIMIT = 1 << 20  # larger numbers of a tile are refused by name and must not overflow here
 
 
+# The families that rules of some are of, by the name of the rule.
+SCOPES: dict[str, tuple[str, ...]] = {}
+
+
 def table(name: str) -> Any:
     """One of the tables of the data file."""
     return document(Path(__file__).with_name("tables.json"))[name]
@@ -36,6 +40,7 @@ def family_rule(
 ) -> Rule:
     """A rule of the GPU kernels of ``families``."""
     wanted = tuple(families)
+    SCOPES[name] = wanted
 
     def passes(c: Columns) -> Array:
         return np.asarray(~facts.one_of(FAMILY, wanted, c["family"]) | valid(c))

@@ -15,7 +15,7 @@ from . import curated, families, receipts
 from .columns import table, warp_tiles
 from .families import FIELDS, FORWARD, NEUTRAL, cpu_value
 from .key import FmhaKey
-from .rules import RULES
+from .rules import RULES, gpu_rules
 from .signature_rules import FAMILY_DTYPES, head_dims
 
 ALIASES = {"hdim": ("hdim_q", "hdim_v")}
@@ -26,12 +26,11 @@ _CPU_KEYS = (32, 64, 128, 256)
 
 # Values of the axes of tiles="all". Others of free columns may be asked for: the rules decide.
 _TILE_SIDES: dict[str, Sequence[int]] = {
-    "tile_0": (16, 32, 64, 128, 192, 256),
     "tile_1": (16, 32, 64, 96, 128, 192, 256, 384),
     "tile_2": (16, 32, 64, 96, 128, 256),
-    "tile_4": (16, 32, 64, 128),
+    "tile_4": (16, 32, 64),
 }
-_WAVES = (1, 2, 4, 8, 16)
+_QUERIES = (16, 32, 64, 128, 192, 256)
 _SIMPLE_MASKS = (("no", True), ("generic", True))
 _MASKS = tuple((mask, False) for mask in ("no", "top_left", "bottom_right", "generic"))
 _TILE_COLUMNS = frozenset(
@@ -75,9 +74,10 @@ def _cpu(request: SpaceRequest) -> Space:
 
 
 def _rules(request: SpaceRequest) -> tuple[Any, ...]:
-    if request.receipt is None or not arch(request.arch).is_gpu:
+    if not arch(request.arch).is_gpu:
         return RULES
-    return RULES + receipts.rules(request.receipt, request.family)
+    rules = gpu_rules(request.family)
+    return rules + (receipts.rules(request.receipt, request.family) if request.receipt else ())
 
 
 def _curated(request: SpaceRequest) -> Space:
@@ -98,7 +98,7 @@ def _curated(request: SpaceRequest) -> Space:
     warps = [0, 16] if request.family == families.GRADIENT else [0]
     axes.append(axis(FmhaKey, "dropout_warp", warps))
     extra = (curated.rule(request.arch, request.family, receipt, request.named),) if rows else ()
-    rules = (*RULES, *extra, *receipts.rules(receipt, request.family))
+    rules = (*gpu_rules(request.family), *extra, *receipts.rules(receipt, request.family))
     return Space(FmhaKey, [*identity_axes(FmhaKey, request), *axes], rules, free)
 
 
@@ -139,7 +139,8 @@ def _values(family: str, field: str) -> Sequence[Any]:
     if field not in FIELDS[family]:
         return [neutral]
     if isinstance(neutral, bool):
-        return _FLAGS
+        forward = field == "store_randval" and family != families.GRADIENT
+        return [False] if forward else _FLAGS
     known: dict[str, Sequence[Any]] = {
         "vlayout": ["r", "c"],
         "bias": ["no", "bias", "alibi"],
@@ -164,27 +165,42 @@ def _all(request: SpaceRequest) -> Space:
 def _forward(request: SpaceRequest) -> list[Axis]:
     """Axes of the algorithms of the families that multiply Q K^T and P V."""
     family = request.family
-    dims = [(d, q, v) for d in FAMILY_DTYPES[family] for q, v in head_dims(family, d)]
-    warps = {w for d in families.DTYPES for w in warp_tiles(request.arch, d)}
+    dims = [
+        (d, q, v, v, n)
+        for d in FAMILY_DTYPES[family]
+        for q, v in head_dims(family, d)
+        for n in table("head_lengths")
+        if q <= n < 2 * q
+    ]
+    warps = sorted({w for d in families.DTYPES for w in warp_tiles(request.arch, d)})
+    rows = [
+        (queries, along * 2, warp * 2)
+        for queries in _QUERIES
+        for warp in warps
+        for along in _waves(family, queries, warp[0])
+    ]
     pipelines = [
         (p, p == "qr_async_trload", 2 if p == "v3" else 1) for p in families.PIPELINES[family]
     ]
-    waves = [(n, 1, 1, n, 1, 1) for n in _WAVES]
-    if "qr_nwarp_sshuffle" in families.PIPELINES[family]:
-        waves += [(1, n, 1, 1, n, 1) for n in _WAVES[1:4]]
     return [
-        axis(FmhaKey, "dtype hdim_q hdim_v", dims),
+        axis(FmhaKey, "dtype hdim_q hdim_v tile_3 tile_5", dims),
         *(axis(FmhaKey, name, values) for name, values in _TILE_SIDES.items()),
-        axis(FmhaKey, "tile_3", sorted({v for _, _, v in dims})),
-        axis(FmhaKey, "tile_5", table("head_lengths")),
         *(axis(FmhaKey, f"tile_{i}", [0]) for i in (6, 7, 8)),
-        axis(FmhaKey, "wave", waves),
-        axis(FmhaKey, "warp", sorted(w + w for w in warps)),
+        axis(FmhaKey, "tile_0 wave warp", rows),
         axis(FmhaKey, "pipeline use_trload num_wave_groups", pipelines),
-        *(axis(FmhaKey, f"padding_{side}", [0, 1]) for side in _SIDES),
+        axis(FmhaKey, "padding", [(q, k, d, d) for q in (0, 1) for k in (0, 1) for d in (0, 1)]),
         axis(FmhaKey, "dropout_warp", [0]),
         axis(FmhaKey, "max_seq_len_q", [0]),
     ]
+
+
+def _waves(family: str, queries: int, rows: int) -> list[tuple[int, int, int]]:
+    """Ways to lay waves over the queries of a tile: one warp tile for each; of 128 also two."""
+    counts = (1, 2) if queries == 128 else (1,)
+    found = [(queries // rows // n, 1, 1) for n in counts if queries % (rows * n) == 0]
+    if "qr_nwarp_sshuffle" in families.PIPELINES[family]:
+        found += [(1, n, 1) for n in (2, 4, 8)]
+    return found
 
 
 def _others(family: str) -> list[Axis]:
