@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...arch import arch
+from ...arch import arch, arches
 from ...errors import InvalidKey
 from . import curated, families, receipts, space
 from .columns import table
@@ -59,9 +59,10 @@ def _nearest(values: Mapping[str, Any]) -> curated.Curated:
     """The curated algorithm that agrees most with ``values``; of equal ones the most general."""
     rows = curated.curated(values["arch"], values["family"])
     if not rows:
+        archs = [name for name in arches() if curated.curated(name, values["family"])]
         raise InvalidKey(
-            f"{values['arch']} has no attention kernels, so {values['family']} has no defaults "
-            "there; archs that have: " + ", ".join(space.arches_with_kernels())
+            f"{values['arch']} has no kernels of {values['family']}; archs that have: "
+            + ", ".join(archs)
         )
     return max(rows, key=lambda row: _agreement(row, values))
 
@@ -93,7 +94,7 @@ def _agreement(row: curated.Curated, values: Mapping[str, Any]) -> tuple[float, 
         features / max(len(row.features), 1),
         sum(map(same, (*_TEXTS, "padding", "use_trload", "block_per_cu", "max_seq_len_q"))),
         -row.use_trload,
-        sum(map(bool, row.padding)) + sum(map(bool, row.padding[:2])),
+        sum(map(bool, row.padding)) + sum(p == 1 for p in row.padding),
         numbers["tile"][0],
     )
 
