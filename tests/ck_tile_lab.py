@@ -96,8 +96,7 @@ def fmha_symbol(key: KernelKey, variant: int = 0) -> str:
     """The mangled name of one variant of an attention kernel."""
     name = f"ckdisp_key_{key.name}"
     return (
-        f"_Z11ckdisp_fmhaI{len(name)}{name}Li{variant}E"
-        "EvN6ckdisp4tile10FmhaKernelIT_XT0_EE4ArgsE"
+        f"_Z11ckdisp_fmhaI{len(name)}{name}Li{variant}EEvN6ckdisp4tile10FmhaKernelIT_XT0_EE4ArgsE"
     )
 
 
@@ -153,7 +152,8 @@ def _stand_in(folder: Path, key: KernelKey) -> Path:
     source = folder / f"{key.name}.stand_in.hip"
     attributes = "__attribute__((global, amdgpu_flat_work_group_size(1, 1024)))"
     bounds = 24 if getattr(key, "elementwise", None) == "clamp" else 0
-    sizes = {**dict.fromkeys(symbols, 64 + bounds), convert_symbol(key): 24}
+    least = 16 if key.op == "fmha" else 64 + bounds  # bytes of the arguments
+    sizes = {**dict.fromkeys(symbols, least), convert_symbol(key): 24}
     lines = ["template <int size> struct Args { char bytes[size]; };"]
     lines += [f'extern "C" {attributes} void {s}(Args<{n}>) {{}}' for s, n in sizes.items()]
     source.write_text("\n".join(lines))

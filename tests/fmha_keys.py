@@ -18,8 +18,15 @@ _NEUTRAL: dict[str, Any] = {
     "kv_memory_layout": "none",
     "kv_lookup_table": "none",
     "page_size": 0,
-    **dict.fromkeys(("lse", "dropout", "store_randval", "logits", "sink"), False),
-    **dict.fromkeys(("skip_min_seqlen_q", "paged_kv", "dbias", "deterministic"), False),
+    "lse": False,
+    "dropout": False,
+    "store_randval": False,
+    "logits": False,
+    "sink": False,
+    "skip_min_seqlen_q": False,
+    "paged_kv": False,
+    "dbias": False,
+    "deterministic": False,
     "use_trload": False,
     "simplified_mask": True,
     "wave": (),
@@ -30,28 +37,37 @@ _NEUTRAL: dict[str, Any] = {
     "num_wave_groups": 1,
     "block_per_cu": 0,
 }
-_TWO: dict[str, Any] = {"wave": (4, 1, 1, 4, 1, 1), "warp": (32, 32, 16, 32, 32, 16)}
-_FWD: dict[str, Any] = {**_TWO, "tile": (128, 64, 32, 64, 32, 64), "pipeline": "qr"}
+_FWD: dict[str, Any] = {
+    "tile": (128, 64, 32, 64, 32, 64),
+    "wave": (4, 1, 1, 4, 1, 1),
+    "warp": (32, 32, 16, 32, 32, 16),
+    "pipeline": "qr",
+}
 _BWD: dict[str, Any] = {"pipeline": "bwd", "block_per_cu": 2}
 # Family -> the fields of a small kernel of it for gfx9, head dimension 64.
 _FAMILIES: dict[str, dict[str, Any]] = {
     "fwd": _FWD,
-    "splitkv": {
-        **{"tile": (64, 64, 32, 64, 32, 64), "pipeline": "qr", "lse": True},
-        **{"wave": (4, 1, 1, 4, 1, 1), "warp": (16, 16, 16, 16, 16, 16)},
-    },
+    "splitkv": {**_FWD, "tile": (64, 64, 32, 64, 32, 64), "warp": (16,) * 6, "lse": True},
     "splitkv_combine": {"tile": (32,), "pipeline": "splitkv_combine"},
     "pagedkv": {**_FWD, "pipeline": "qr_pagedkv", "paged_kv": True, "padding": (1, 1, 0, 0)},
     "appendkv": {"tile": (64, 64, 64, 64), "pipeline": "appendkv"},
     "batch_prefill": {
-        **{**_FWD, "pipeline": "qr_async", "padding": (1, 1, 1, 1), "mode": "group"},
-        **{"kv_memory_layout": "linear", "kv_lookup_table": "sglang", "page_size": 1},
+        **_FWD,
+        "pipeline": "qr_async",
+        "padding": (1, 1, 1, 1),
+        "mode": "group",
+        "kv_memory_layout": "linear",
+        "kv_lookup_table": "sglang",
+        "page_size": 1,
         "paged_kv": True,
     },
     "bwd_dot_do_o": {**_BWD, "tile": (64,), "padding": (1, 0, 0, 1)},
     "bwd_dq_dk_dv": {
-        **{**_BWD, "tile": (32, 128, 64, 32, 64, 32, 32, 64, 64), "block_per_cu": 1},
-        **{"wave": (1, 4, 1, 4, 1, 1, 1, 4, 1), "warp": (16, 16, 32, 16, 16, 16, 16, 16, 32)},
+        "pipeline": "bwd",
+        "tile": (32, 128, 64, 32, 64, 32, 32, 64, 64),
+        "wave": (1, 4, 1, 4, 1, 1, 1, 4, 1),
+        "warp": (16, 16, 32, 16, 16, 16, 16, 16, 32),
+        "block_per_cu": 1,
     },
     "bwd_convert_dq": {**_BWD, "tile": (64,), "padding": (1, 0, 0, 0)},
 }

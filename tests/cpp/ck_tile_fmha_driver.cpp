@@ -28,7 +28,7 @@ struct Call {
 
 struct Name {
   const char* text;
-  std::int64_t FmhaProblemData::*size;
+  std::int64_t FmhaProblemData::* size;
 };
 constexpr Name kSizes[] = {{"batch", &FmhaProblemData::batch},
                            {"nhead_q", &FmhaProblemData::nhead_q},

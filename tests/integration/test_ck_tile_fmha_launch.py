@@ -72,10 +72,7 @@ def launched(
 
 
 def test_blocks_have_the_lanes_of_the_arch(driver: lab.Driver) -> None:
-    wanted = {
-        **dict.fromkeys(KEYS, 256),
-        **{"wave32": 128, "combine32": 128, "dot": 64, "short": 64},
-    }
+    wanted = dict.fromkeys(KEYS, 256) | {"wave32": 128, "combine32": 128, "dot": 64, "short": 64}
     answers = driver.ask(*(command("facts", name) for name in KEYS))
     for answer, (name, key) in zip(answers, KEYS.items(), strict=True):
         assert answer == f"{wanted[name]} {key.arch} ck_tile"
@@ -104,7 +101,7 @@ def test_blocks_have_the_lanes_of_the_arch(driver: lab.Driver) -> None:
         ("combine", {"seqlen_q": 20, "num_splits": 33}, [6, 1, 1], 3),
         ("combine", {"seqlen_q": 20, "num_splits": 128}, [6, 1, 1], 4),
         ("combine32", {"seqlen_q": 20, "batch": 3, "num_splits": 32}, [10, 1, 3], 2),
-        ("pages", {"seqlen_q": 200, "nhead_q": 2, "page_size": 64, "pages_per_seq": 3}, [2, 2, 1], 0),
+        ("pages", {"seqlen_q": 200, "nhead_q": 2, "page_size": 64}, [2, 2, 1], 0),
         ("prefill", {"seqlen_q": 200, "nhead_q": 2, "page_size": 1, "num_pages": 9}, [2, 1, 2], 0),
         (
             "append",
@@ -144,7 +141,7 @@ def test_arguments_of_a_forward_kernel(driver: lab.Driver, tmp_path: Path) -> No
     assert struct.unpack_from("<4i", args, 60) == (64, 64, 64, 64)
     q, k = 128 * 64, 192 * 64
     assert struct.unpack_from("<4i", args, 76) == (q, k, k, q)
-    assert struct.unpack_from("<4i", args, 92) == (6 * q, 3 * k, 3 * k, 6 * q)
+    assert struct.unpack_from("<4i", args, 96) == (6 * q, 3 * k, 3 * k, 6 * q)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +169,8 @@ def test_dropout_is_that_of_the_call(driver: lab.Driver, tmp_path: Path) -> None
     # Seed, offset, that they are numbers, 1 / 0.75 and the byte up to which elements are kept.
     dropout = struct.pack("<2QB7x", 7, 11, 1)[:17]
     at = args.index(dropout)
-    assert struct.unpack_from("<f", args, at + 20)[0] == pytest.approx(4 / 3)
-    assert args[at + 24] == 191
+    assert struct.unpack_from("<f", args, at + 24)[0] == pytest.approx(4 / 3)
+    assert args[at + 28] == 191
 
 
 def test_sums_of_dq_are_zeroed_before_blocks_add(driver: lab.Driver, tmp_path: Path) -> None:
@@ -242,7 +239,7 @@ def test_reasons(driver: lab.Driver) -> None:
         command("supports", "pages", page_size=48): "pages: a page has 48 rows",
         command("supports", "prefill", page_size=16): "pages: a page has 16 rows, the kernel "
         "takes 1",
-        command("supports", "split", seqlen_q=1 << 20, nhead_q=64): "shape: 67108864 rows of 64",
+        command("supports", "split", seqlen_q=1 << 20, batch=64): "shape: 67108864 rows of 64",
     }
     for answer, (case, wanted) in zip(driver.ask(*cases), cases.items(), strict=True):
         assert answer.startswith(wanted), (case, answer)

@@ -7,7 +7,7 @@
 #if defined(__HIP_DEVICE_COMPILE__)
 #include "fmha/device.hpp"
 #else
-#include "host/table.hpp"
 #include "fmha/host/launch.hpp"
+#include "host/table.hpp"
 #define CKDISP_CK_TILE_FMHA_KERNEL CKDISP_CK_TILE_KERNEL
 #endif

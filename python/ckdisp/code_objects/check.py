@@ -36,6 +36,13 @@ _OPERANDS = {
     "int8": r"iu?8",
 }
 _EIGHT_BITS = ("fp8", "bf8")
+# Families that multiply no matrices.
+_NO_MATRICES = (
+    "fmha.splitkv_combine",
+    "fmha.appendkv",
+    "fmha.bwd_dot_do_o",
+    "fmha.bwd_convert_dq",
+)
 # Archs without instructions for these, where CK multiplies them as fp32.
 _WIDENED = ("gfx90a",)
 
@@ -75,11 +82,40 @@ def variant_text(report: KernelReport) -> str:
         return "-"
     if report.memory == "convert":
         return "convert"
+    if report.hot_loop is None:
+        return f"variant {report.tail}"
     loop = "loop+" if report.hot_loop else ""
     return f"{loop}{report.tail}{' atomic' if report.memory == 'atomic_add' else ''}"
 
 
 def _missing(reports: Sequence[KernelReport], key: KernelKey) -> Iterator[Problem]:
+    if not reports:
+        yield Problem("missing", f"there is no kernel of {key.name}")
+    elif key.op == "fmha":
+        yield from _missing_numbers({str(report.tail) for report in reports}, key)
+    else:
+        yield from _missing_tails(reports, key)
+
+
+def _attention_variants(key: KernelKey) -> int:
+    """Kernels of an attention key: see csrc/providers/ck_tile/fmha/splitkv.hpp."""
+    if key.family == "fmha.splitkv_combine":
+        return 5
+    if key.family != "fmha.splitkv":
+        return 1
+    merges = key.hdim_q == 128 and key.bias == "no" and key.mask == "no"
+    return (1 if key.mode == "group" else 2) * (2 if merges else 1)
+
+
+def _missing_numbers(found: set[str], key: KernelKey) -> Iterator[Problem]:
+    wanted = {str(i) for i in range(_attention_variants(key))}
+    for number in sorted(wanted - found):
+        yield Problem("missing", f"no kernel of variant {number}")
+    for number in sorted(found - wanted):
+        yield Problem("missing", f"unexpected: variant {number}")
+
+
+def _missing_tails(reports: Sequence[KernelReport], key: KernelKey) -> Iterator[Problem]:
     found: dict[str, set[tuple[bool, str]]] = {"set": set(), "atomic_add": set()}
     stages = 1
     for report in reports:
@@ -87,9 +123,6 @@ def _missing(reports: Sequence[KernelReport], key: KernelKey) -> Iterator[Proble
             stages = 2
         else:
             found[str(report.memory)].add((bool(report.hot_loop), str(report.tail)))
-    if not reports:
-        yield Problem("missing", f"there is no kernel of {key.name}")
-        return
     if stages != (2 if getattr(key, "two_stage", False) else 1):
         what = "unexpected: a kernel" if stages == 2 else "no kernel"
         yield Problem("missing", f"{what} that converts sums")
@@ -111,7 +144,7 @@ def _figures(report: KernelReport, key: KernelKey) -> Iterator[Problem]:
     which = variant_text(report)
     if report.arch.partition(":")[0] != key.arch:
         yield Problem("arch", f"{which}: compiled for {report.arch}, not {key.arch}")
-    if report.memory == "convert":
+    if report.memory == "convert" or key.family in _NO_MATRICES:
         pass
     elif report.matrix is None:
         yield Problem("unknown", f"{which}: instructions are not known: {report.unknown}")
@@ -122,7 +155,7 @@ def _figures(report: KernelReport, key: KernelKey) -> Iterator[Problem]:
         if wrong:
             yield Problem(
                 "matrix",
-                f"{which}: {', '.join(wrong)} for {' x '.join(key.multiplied)}",
+                f"{which}: {', '.join(wrong)} for {' x '.join(_operands(key))}",
             )
     if report.scratch_bytes:
         yield Problem("scratch", f"{which}: {report.scratch_bytes} bytes of scratch memory")
@@ -130,9 +163,18 @@ def _figures(report: KernelReport, key: KernelKey) -> Iterator[Problem]:
         yield Problem("spill", f"{which}: {report.vgpr_spills} VGPRs spilled")
 
 
+def _operands(key: KernelKey) -> tuple[str, str]:
+    """The types that a kernel multiplies."""
+    if key.op != "fmha":
+        multiplied: tuple[str, str] = key.multiplied
+        return multiplied
+    one = "fp8" if key.dtype.startswith("fp8") else key.dtype
+    return one, one
+
+
 def _multiplies(opcode: str, key: KernelKey) -> bool:
     """Whether a matrix instruction takes operands of the key's types."""
-    a, b = key.multiplied
+    a, b = _operands(key)
     if a in _EIGHT_BITS and b in _EIGHT_BITS and key.arch in _WIDENED:
         operands = rf"{_SIZES}{_OPERANDS['fp32']}"
     elif a in _EIGHT_BITS and b in _EIGHT_BITS:

@@ -27,9 +27,9 @@ struct FmhaFamily<Family::fmha_bwd_dot_do_o, Key> : FmhaBackward<Key> {
   static constexpr const FmhaKey& key = Key::key;
   using Traits =
       ck::TileFmhaBwdOGradDotOTraits<key.padding[0] != 0, key.padding[3] != 0, blocks_of(key)>;
-  using Problem = ck::BlockFmhaBwdOGradDotOPipelineProblem<
-      typename Base::T, typename Base::T, typename Base::Float, key.tile[0], key.hdim_v,
-      Base::is_group, Traits>;
+  using Problem = ck::BlockFmhaBwdOGradDotOPipelineProblem<typename Base::T, typename Base::T,
+                                                           typename Base::Float, key.tile[0],
+                                                           key.hdim_v, Base::is_group, Traits>;
 
   template <int>
   using Ck = ck::FmhaBwdOGradDotOKernel<ck::BlockFmhaBwdOGradDotO<Problem>>;
@@ -47,14 +47,14 @@ struct FmhaFamily<Family::fmha_bwd_dq_dk_dv, Key> : FmhaBackward<Key> {
   static_assert(accumulates || key.use_trload,
                 "only kernels that read LDS transposed have a longest sequence of Q");
 
-  using Traits = ck::TileFmhaBwdTraits<key.padding[2], key.padding[3], bias_of(key.bias),
-                                       key.dbias, blocks_of(key)>;
+  using Traits = ck::TileFmhaBwdTraits<key.padding[2], key.padding[3], bias_of(key.bias), key.dbias,
+                                       blocks_of(key)>;
   // Without dropout CK spells the warp tile as 32.
   using Dropout = ck::BlockDropoutBwd<key.dropout, key.dropout_warp != 16, key.store_randval>;
   using Problem = ck::BlockFmhaBwdPipelineProblem<
-      T, T, T, T, Float, Float, Float, typename Base::Types::Bias, typename Base::Types::RandVal,
-      T, T, T, T, T, typename Base::Types::Bias, typename FmhaBwdShapeOf<Key>::type,
-      Base::is_group, key.deterministic, MaskOf<Key>, Dropout, key.use_trload, Traits>;
+      T, T, T, T, Float, Float, Float, typename Base::Types::Bias, typename Base::Types::RandVal, T,
+      T, T, T, T, typename Base::Types::Bias, typename FmhaBwdShapeOf<Key>::type, Base::is_group,
+      key.deterministic, MaskOf<Key>, Dropout, key.use_trload, Traits>;
   template <bool pads>
   using Epilogue = ck::Default2DEpilogue<ck::Default2DEpilogueProblem<Float, T, false, pads>>;
 
@@ -72,9 +72,10 @@ struct FmhaFamily<Family::fmha_bwd_convert_dq, Key> : FmhaBackward<Key> {
   static constexpr int block_size = 256;
   using Traits =
       ck::TileFmhaBwdConvertQGradTraits<key.padding[0] != 0, key.padding[2] != 0, blocks_of(key)>;
-  using Problem = ck::BlockFmhaBwdConvertQGradPipelineProblem<
-      typename Base::Float, typename Base::T, block_size, key.tile[0], key.tile[1], key.hdim_q,
-      Base::is_group, key.deterministic, Traits>;
+  using Problem =
+      ck::BlockFmhaBwdConvertQGradPipelineProblem<typename Base::Float, typename Base::T,
+                                                  block_size, key.tile[0], key.tile[1], key.hdim_q,
+                                                  Base::is_group, key.deterministic, Traits>;
 
   template <int>
   using Ck = ck::FmhaBwdConvertQGradKernel<ck::BlockFmhaBwdConvertQGrad<Problem>>;

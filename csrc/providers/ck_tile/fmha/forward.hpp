@@ -36,20 +36,20 @@ struct FmhaFamily<Family::fmha_fwd, Key> : FmhaForward<Key> {
   using In = typename Types::In;
   using Float = typename Types::Float;
 
-  using Traits = ck::TileFmhaTraits<Base::pad_sq, Base::pad_sk, Base::pad_d, Base::pad_dv,
-                                    key.logits, bias_of(key.bias), /*kHasBiasGrad=*/false, key.lse,
-                                    key.dropout, Base::is_quantised, blocks_of(key),
-                                    key.skip_min_seqlen_q>;
-  using Problem = ck::BlockFmhaPipelineProblem<
-      In, In, In, Float, Float, typename Types::Bias, typename Types::RandVal, Float, In, Float,
-      typename Types::Out, typename FmhaShapeOf<Key>::type, Base::is_group, FmhaVariantOf<Key>,
-      MaskOf<Key>, key.use_trload, Traits>;
-  using Epilogue = ck::Default2DEpilogue<ck::Default2DEpilogueProblem<
-      Float, typename Types::Out, Base::pad_sq, Base::pad_dv>>;
+  using Traits =
+      ck::TileFmhaTraits<Base::pad_sq, Base::pad_sk, Base::pad_d, Base::pad_dv, key.logits,
+                         bias_of(key.bias), /*kHasBiasGrad=*/false, key.lse, key.dropout,
+                         Base::is_quantised, blocks_of(key), key.skip_min_seqlen_q>;
+  using Problem =
+      ck::BlockFmhaPipelineProblem<In, In, In, Float, Float, typename Types::Bias,
+                                   typename Types::RandVal, Float, In, Float, typename Types::Out,
+                                   typename FmhaShapeOf<Key>::type, Base::is_group,
+                                   FmhaVariantOf<Key>, MaskOf<Key>, key.use_trload, Traits>;
+  using Epilogue = ck::Default2DEpilogue<
+      ck::Default2DEpilogueProblem<Float, typename Types::Out, Base::pad_sq, Base::pad_dv>>;
 
   template <int>
-  using Ck =
-      ck::FmhaFwdKernel<typename FmhaFwdPipeline<key.pipeline, Problem>::type, Epilogue>;
+  using Ck = ck::FmhaFwdKernel<typename FmhaFwdPipeline<key.pipeline, Problem>::type, Epilogue>;
 };
 
 // The pipeline with two groups of waves that alternate between matrix instructions and softmax.

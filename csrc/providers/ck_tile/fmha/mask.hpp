@@ -21,8 +21,8 @@ template <class Key>
 using MaskOf = typename FmhaMaskOf<Key::key.mask, Key::key.simplified_mask>::type;
 
 template <class Key>
-using FmhaVariantOf = ck::ComposedAttention<Key::key.logits ? ck::LOGITS_SOFT_CAP : 0,
-                                            CK_TILE_FMHA_FWD_FAST_EXP2>;
+using FmhaVariantOf =
+    ck::ComposedAttention<Key::key.logits ? ck::LOGITS_SOFT_CAP : 0, CK_TILE_FMHA_FWD_FAST_EXP2>;
 
 constexpr ck::BlockAttentionBiasEnum bias_of(FmhaBias bias) {
   switch (bias) {

@@ -16,15 +16,16 @@ struct FmhaFamily<Family::fmha_pagedkv, Key> : FmhaForward<Key> {
   using In = typename Types::In;
   using Float = typename Types::Float;
 
-  using Traits = ck::TileFmhaFwdPagedKVTraits<
-      Base::pad_sq, Base::pad_sk, Base::pad_d, Base::pad_dv, key.logits, bias_of(key.bias),
-      /*kHasBiasGrad=*/false, key.lse, key.paged_kv, Base::is_quantised, blocks_of(key),
-      key.skip_min_seqlen_q>;
+  using Traits =
+      ck::TileFmhaFwdPagedKVTraits<Base::pad_sq, Base::pad_sk, Base::pad_d, Base::pad_dv,
+                                   key.logits, bias_of(key.bias),
+                                   /*kHasBiasGrad=*/false, key.lse, key.paged_kv,
+                                   Base::is_quantised, blocks_of(key), key.skip_min_seqlen_q>;
   using Problem = ck::BlockFmhaFwdPagedKVPipelineProblem<
       In, In, In, Float, Float, typename Types::Bias, Float, In, Float, typename Types::Out,
       typename FmhaShapeOf<Key>::type, Base::is_group, FmhaVariantOf<Key>, MaskOf<Key>, Traits>;
-  using Epilogue = ck::Default2DEpilogue<ck::Default2DEpilogueProblem<
-      Float, typename Types::Out, Base::pad_sq, Base::pad_dv>>;
+  using Epilogue = ck::Default2DEpilogue<
+      ck::Default2DEpilogueProblem<Float, typename Types::Out, Base::pad_sq, Base::pad_dv>>;
 
   template <int>
   using Ck = ck::FmhaFwdPagedKVKernel<ck::BlockFmhaFwdPagedKVPipelineQRKSVS<Problem>, Epilogue>;
@@ -45,12 +46,13 @@ struct FmhaFamily<Family::fmha_batch_prefill, Key> : FmhaForward<Key> {
   using Traits = ck::TileFmhaTraits<Base::pad_sq, Base::pad_sk, Base::pad_d, Base::pad_dv,
                                     key.logits, bias_of(key.bias), /*kHasBiasGrad=*/false, key.lse,
                                     key.dropout, Base::is_quantised, blocks_of(key)>;
-  using Problem = ck::BlockFmhaPipelineProblem<
-      In, In, In, Float, Float, typename Types::Bias, typename Types::RandVal, Float, In, Float,
-      typename Types::Out, typename FmhaShapeOf<Key>::type, Base::is_group, FmhaVariantOf<Key>,
-      MaskOf<Key>, /*kUseTrLoad=*/false, Traits>;
-  using Epilogue = ck::Default2DEpilogue<ck::Default2DEpilogueProblem<
-      Float, typename Types::Out, Base::pad_sq, Base::pad_dv>>;
+  using Problem =
+      ck::BlockFmhaPipelineProblem<In, In, In, Float, Float, typename Types::Bias,
+                                   typename Types::RandVal, Float, In, Float, typename Types::Out,
+                                   typename FmhaShapeOf<Key>::type, Base::is_group,
+                                   FmhaVariantOf<Key>, MaskOf<Key>, /*kUseTrLoad=*/false, Traits>;
+  using Epilogue = ck::Default2DEpilogue<
+      ck::Default2DEpilogueProblem<Float, typename Types::Out, Base::pad_sq, Base::pad_dv>>;
 
   template <int>
   using Ck = ck::FmhaBatchPrefillWithPagedKVCacheKernel<
@@ -65,9 +67,10 @@ struct FmhaFamily<Family::fmha_appendkv, Key> : FmhaForward<Key> {
 
   using Traits = ck::TileFmhaFwdAppendKVTraits<Base::pad_sq, Base::pad_sk, Base::pad_d,
                                                Base::pad_dv, blocks_of(key)>;
-  using Problem = ck::BlockFmhaFwdAppendKVPipelineProblem<
-      In, In, In, key.tile[0], key.tile[1], key.tile[2], key.tile[3], key.vlayout == Order::r,
-      rope_of(key.rope), key.paged_kv, Traits>;
+  using Problem =
+      ck::BlockFmhaFwdAppendKVPipelineProblem<In, In, In, key.tile[0], key.tile[1], key.tile[2],
+                                              key.tile[3], key.vlayout == Order::r,
+                                              rope_of(key.rope), key.paged_kv, Traits>;
 
   template <int>
   using Ck = ck::FmhaFwdAppendKVKernel<ck::BlockFmhaFwdAppendKVPipeline<Problem>>;

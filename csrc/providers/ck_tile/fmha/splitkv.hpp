@@ -48,12 +48,11 @@ struct FmhaFamily<Family::fmha_splitkv, Key> : FmhaForward<Key> {
       In, In, In, Float, Float, typename Types::Bias, Float, In, Float, Float,
       typename FmhaShapeOf<Key>::type, Base::is_group, FmhaVariantOf<Key>, MaskOf<Key>, Traits<I>>;
   // It never pads: CK's raw stores would write beyond the rows of a tile.
-  using Epilogue =
-      ck::Default2DEpilogue<ck::Default2DEpilogueProblem<Float, Float, false, false>>;
+  using Epilogue = ck::Default2DEpilogue<ck::Default2DEpilogueProblem<Float, Float, false, false>>;
 
   template <int I>
-  using Ck = ck::FmhaFwdSplitKVKernel<
-      typename FmhaSplitPipeline<key.pipeline, Problem<I>>::type, Epilogue>;
+  using Ck = ck::FmhaFwdSplitKVKernel<typename FmhaSplitPipeline<key.pipeline, Problem<I>>::type,
+                                      Epilogue>;
 };
 
 // Variants: at most 8, 16, 32, 64 or 128 parts.
@@ -74,15 +73,15 @@ struct FmhaFamily<Family::fmha_splitkv_combine, Key> : FmhaForward<Key> {
   }
 
   template <int I>
-  using Traits = ck::TileFmhaFwdSplitKVCombineTraits<Base::pad_sq, Base::pad_dv, key.lse,
-                                                     Base::is_quantised, fewest + I,
-                                                     blocks_of(key)>;
+  using Traits =
+      ck::TileFmhaFwdSplitKVCombineTraits<Base::pad_sq, Base::pad_dv, key.lse, Base::is_quantised,
+                                          fewest + I, blocks_of(key)>;
   template <int I>
   using Problem =
       ck::BlockFmhaSplitKVCombinePipelineProblem<Float, Float, typename Types::Out, key.hdim_v,
                                                  Base::is_group, key.tile[0], Traits<I>>;
-  using Epilogue = ck::Default2DEpilogue<
-      ck::Default2DEpilogueProblem<Float, typename Types::Out, false, false>>;
+  using Epilogue =
+      ck::Default2DEpilogue<ck::Default2DEpilogueProblem<Float, typename Types::Out, false, false>>;
 
   template <int I>
   using Ck =

@@ -26,9 +26,8 @@ struct FmhaCall<Family::fmha_bwd_dot_do_o, Key> {
                            /*cu_seqlen_q_ptr=*/nullptr, narrow(p.hdim_v), d_o.row, o.row, d_o.head,
                            o.head, delta.head);
     } else {
-      return Ck::MakeKargs(a.o, a.d_o, a.delta, kept, narrow(p.seqlen_q), narrow(p.hdim_v),
-                           d_o.row, o.row, d_o.head, o.head, delta.head, d_o.batch, o.batch,
-                           delta.batch);
+      return Ck::MakeKargs(a.o, a.d_o, a.delta, kept, narrow(p.seqlen_q), narrow(p.hdim_v), d_o.row,
+                           o.row, d_o.head, o.head, delta.head, d_o.batch, o.batch, delta.batch);
     }
   }
 };
@@ -51,9 +50,8 @@ struct FmhaCall<Family::fmha_bwd_dq_dk_dv, Key> {
     const CkStrides q(p.q), k(p.k), v(p.v), random(p.randval), d_o(p.d_o), lse(p.lse), dk(p.dk),
         dv(p.dv), dbias(p.dbias);
     const CkRows rows(p);
-    const CkStrides dq(accumulates ? FmhaStrides{rows.batch * p.hdim_q, rows.head * p.hdim_q,
-                                                 p.hdim_q}
-                                   : p.dq);
+    const CkStrides dq(
+        accumulates ? FmhaStrides{rows.batch * p.hdim_q, rows.head * p.hdim_q, p.hdim_q} : p.dq);
     void* const dq_data = accumulates ? a.dq_acc : a.dq;
     const index_t split = narrow(rows.split * p.hdim_q);
     const CkBias bias(p, a);
@@ -73,10 +71,10 @@ struct FmhaCall<Family::fmha_bwd_dq_dk_dv, Key> {
           narrow(p.seqlen_q), narrow(p.seqlen_k), narrow(p.hdim_q), narrow(p.hdim_v),
           narrow(p.nhead_q), group_of(p), a.scale, q.row, k.row, v.row, bias.strides.row,
           random.row, d_o.row, dq.row, dk.row, dv.row, dbias.row, q.head, k.head, v.head,
-          bias.strides.head, random.head, d_o.head, lse.head, dq.head, dk.head, dv.head,
-          dbias.head, q.batch, k.batch, v.batch, bias.strides.batch, random.batch, d_o.batch,
-          lse.batch, dq.batch, dk.batch, dv.batch, dbias.batch, split, window.left, window.right,
-          window.kind, a.dropout_p, seed_of(a));
+          bias.strides.head, random.head, d_o.head, lse.head, dq.head, dk.head, dv.head, dbias.head,
+          q.batch, k.batch, v.batch, bias.strides.batch, random.batch, d_o.batch, lse.batch,
+          dq.batch, dk.batch, dv.batch, dbias.batch, split, window.left, window.right, window.kind,
+          a.dropout_p, seed_of(a));
     }
   }
 };
@@ -104,9 +102,9 @@ struct FmhaCall<Family::fmha_bwd_convert_dq, Key> {
                            a.seqlen_k, /*cu_seqlen_q_ptr=*/nullptr, /*cu_seqlen_k_ptr=*/nullptr,
                            narrow(p.hdim_q), dq.row, row, dq.head, head, split);
     } else {
-      return Ck::MakeKargs(a.dq_acc, a.dq, narrow(p.seqlen_q), narrow(p.seqlen_k),
-                           narrow(p.hdim_q), dq.row, row, dq.head, head, dq.batch,
-                           narrow(rows.batch * p.hdim_q), split);
+      return Ck::MakeKargs(a.dq_acc, a.dq, narrow(p.seqlen_q), narrow(p.seqlen_k), narrow(p.hdim_q),
+                           dq.row, row, dq.head, head, dq.batch, narrow(rows.batch * p.hdim_q),
+                           split);
     }
   }
 };

@@ -55,8 +55,9 @@ struct Cost<Key> {
     if constexpr (!backward && key.warp[0] == 0) {
       return 0;  // no matrix instructions: memory decides
     } else {
-      constexpr double rate =
-          size_in == 1 ? machine.byte : size_in == 2 ? machine.half : machine.full;
+      constexpr double rate = size_in == 1   ? machine.byte
+                              : size_in == 2 ? machine.half
+                                             : machine.full;
       const auto tiles = [](std::int64_t size, std::int64_t tile) {
         return count(ceil_div(size, tile));
       };

@@ -64,8 +64,8 @@ struct Launcher<Key> {
       return false;
     }
     if (!key.dbias || p.mask == FmhaMask::no) return true;
-    return zero_matrices(*api, a.dbias, p.dbias, p,
-                         sizeof(typename FmhaTypesOf<key.dtype>::Bias), launch.stream, refusal);
+    return zero_matrices(*api, a.dbias, p.dbias, p, sizeof(typename FmhaTypesOf<key.dtype>::Bias),
+                         launch.stream, refusal);
   }
 
  private:
@@ -155,8 +155,8 @@ struct Launcher<Key> {
     if (function == nullptr) return false;
     const dim3 grid = Call::template grid<I>(p, a);
     const typename FmhaKernel<Key, I>::Args args{Call::template arguments<I>(p, a)};
-    return start(api, function, {grid.x, grid.y, grid.z}, fmha_block_size(key), args,
-                 launch.stream, refusal);
+    return start(api, function, {grid.x, grid.y, grid.z}, fmha_block_size(key), args, launch.stream,
+                 refusal);
   }
 
   static inline constinit void* functions[FmhaOf<Key>::variants][kMaxDevices] = {};

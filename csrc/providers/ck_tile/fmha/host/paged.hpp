@@ -26,21 +26,21 @@ struct FmhaCall<Family::fmha_pagedkv, Key> {
     const CkWindow window = window_of(p);
     constexpr float scale_p = 1, scale_o = 1;
     if constexpr (is_group) {
-      return Ck::MakeKargs(
-          a.q, a.k, a.v, bias.data, a.lse, a.o, a.seqstart_q, a.seqstart_k, a.seqlen_k,
-          narrow(p.hdim_q), narrow(p.hdim_v), narrow(p.nhead_q), group_of(p), a.page_table,
-          narrow(p.pages_per_seq), narrow(p.page_size), /*is_gappy=*/false, a.scale, scale_p,
-          scale_o, a.soft_cap, q.row, k.row, v.row, bias.strides.row, o.row, q.head, k.head,
-          v.head, bias.strides.head, lse.head, o.head, k.batch, v.batch, window.left, window.right,
-          window.kind, kLongestSkipped);
+      return Ck::MakeKargs(a.q, a.k, a.v, bias.data, a.lse, a.o, a.seqstart_q, a.seqstart_k,
+                           a.seqlen_k, narrow(p.hdim_q), narrow(p.hdim_v), narrow(p.nhead_q),
+                           group_of(p), a.page_table, narrow(p.pages_per_seq), narrow(p.page_size),
+                           /*is_gappy=*/false, a.scale, scale_p, scale_o, a.soft_cap, q.row, k.row,
+                           v.row, bias.strides.row, o.row, q.head, k.head, v.head,
+                           bias.strides.head, lse.head, o.head, k.batch, v.batch, window.left,
+                           window.right, window.kind, kLongestSkipped);
     } else {
       return Ck::MakeKargs(
           a.q, a.k, a.v, bias.data, a.lse, a.o, narrow(p.seqlen_q), narrow(p.seqlen_k), a.seqlen_k,
           narrow(p.hdim_q), narrow(p.hdim_v), narrow(p.nhead_q), group_of(p), a.page_table,
           narrow(p.pages_per_seq), narrow(p.page_size), a.cache_batch_idx, a.scale, scale_p,
-          scale_o, a.soft_cap, q.row, k.row, v.row, bias.strides.row, o.row, q.head, k.head,
-          v.head, bias.strides.head, lse.head, o.head, q.batch, k.batch, v.batch,
-          bias.strides.batch, lse.batch, o.batch, window.left, window.right, window.kind);
+          scale_o, a.soft_cap, q.row, k.row, v.row, bias.strides.row, o.row, q.head, k.head, v.head,
+          bias.strides.head, lse.head, o.head, q.batch, k.batch, v.batch, bias.strides.batch,
+          lse.batch, o.batch, window.left, window.right, window.kind);
     }
   }
 };
@@ -68,13 +68,13 @@ struct FmhaCall<Family::fmha_batch_prefill, Key> {
     const auto table = const_cast<std::int32_t*>(a.page_table);
     const auto starts = const_cast<std::int32_t*>(a.page_indptr);
     if constexpr (key.mode == FmhaMode::group) {
-      return Ck::MakeKargs(
-          a.q, a.k, a.v, bias.data, a.randval, a.lse, a.o, a.seqstart_q, narrow(p.hdim_q),
-          narrow(p.hdim_v), narrow(p.nhead_q), group_of(p), narrow(p.num_pages), starts, table,
-          a.scale, scale_p, scale_o, a.soft_cap, q.row, k.row, v.row, bias.strides.row, random.row,
-          o.row, q.head, k.head, v.head, bias.strides.head, random.head, lse.head, o.head, k.batch,
-          v.batch, window.left, window.right, window.kind, a.dropout_p, p.store_randval,
-          seed_of(a));
+      return Ck::MakeKargs(a.q, a.k, a.v, bias.data, a.randval, a.lse, a.o, a.seqstart_q,
+                           narrow(p.hdim_q), narrow(p.hdim_v), narrow(p.nhead_q), group_of(p),
+                           narrow(p.num_pages), starts, table, a.scale, scale_p, scale_o,
+                           a.soft_cap, q.row, k.row, v.row, bias.strides.row, random.row, o.row,
+                           q.head, k.head, v.head, bias.strides.head, random.head, lse.head, o.head,
+                           k.batch, v.batch, window.left, window.right, window.kind, a.dropout_p,
+                           p.store_randval, seed_of(a));
     } else {
       return Ck::MakeKargs(
           a.q, a.k, a.v, bias.data, a.randval, a.lse, a.o, narrow(p.seqlen_q), narrow(p.hdim_q),
@@ -105,13 +105,13 @@ struct FmhaCall<Family::fmha_appendkv, Key> {
   static auto arguments(const FmhaProblemData& p, const FmhaArgs& a) {
     const CkStrides q(p.q), k(p.k), v(p.v), k_new(p.k_new), v_new(p.v_new);
     const auto written = [](const void* data) { return const_cast<void*>(data); };
-    return Ck::MakeKargs(
-        written(a.q), written(a.k), a.k_new, written(a.v), a.v_new, narrow(p.seqlen_q), a.seqlen_k,
-        narrow(p.seqlen_new), narrow(p.hdim_q), narrow(p.hdim_v), narrow(p.nhead_q), group_of(p),
-        a.rotary_cos, a.rotary_sin, narrow(p.rotary_dim), p.mask != FmhaMask::no, a.page_table,
-        narrow(p.pages_per_seq), narrow(p.page_size), a.cache_batch_idx, q.row, k.row, k_new.row,
-        v.row, v_new.row, q.head, k.head, k_new.head, v.head, v_new.head, q.batch, k.batch,
-        k_new.batch, v.batch, v_new.batch);
+    return Ck::MakeKargs(written(a.q), written(a.k), a.k_new, written(a.v), a.v_new,
+                         narrow(p.seqlen_q), a.seqlen_k, narrow(p.seqlen_new), narrow(p.hdim_q),
+                         narrow(p.hdim_v), narrow(p.nhead_q), group_of(p), a.rotary_cos,
+                         a.rotary_sin, narrow(p.rotary_dim), p.mask != FmhaMask::no, a.page_table,
+                         narrow(p.pages_per_seq), narrow(p.page_size), a.cache_batch_idx, q.row,
+                         k.row, k_new.row, v.row, v_new.row, q.head, k.head, k_new.head, v.head,
+                         v_new.head, q.batch, k.batch, k_new.batch, v.batch, v_new.batch);
   }
 };
 

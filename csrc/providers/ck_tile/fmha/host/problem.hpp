@@ -22,8 +22,7 @@ struct CkWindow {
   index_t left, right, kind;
 };
 constexpr CkWindow window_of(const FmhaProblemData& p) {
-  constexpr auto top_left =
-      static_cast<index_t>(ck::GenericAttentionMaskEnum::MASK_FROM_TOP_LEFT);
+  constexpr auto top_left = static_cast<index_t>(ck::GenericAttentionMaskEnum::MASK_FROM_TOP_LEFT);
   constexpr auto bottom_right =
       static_cast<index_t>(ck::GenericAttentionMaskEnum::MASK_FROM_BOTTOM_RIGHT);
   switch (p.mask) {
@@ -50,8 +49,8 @@ struct CkBias {
 };
 
 inline auto seed_of(const FmhaArgs& a) {
-  return std::variant<std::pair<std::uint64_t, std::uint64_t>,
-                      std::pair<const void*, const void*>>(std::pair(a.seed, a.offset));
+  return std::variant<std::pair<std::uint64_t, std::uint64_t>, std::pair<const void*, const void*>>(
+      std::pair(a.seed, a.offset));
 }
 
 // skip_min_seqlen_q leaves out sequences of so many rows of Q: those that a decoding kernel does.

@@ -79,8 +79,8 @@ struct FmhaSignature {
   static bool has_scores(const FmhaProblemData& p, Refusal* refusal) {
     constexpr bool triangle = key.mask == FmhaMask::top_left || key.mask == FmhaMask::bottom_right;
     const bool masked =
-        key.mask == FmhaMask::generic || (triangle && (p.mask == FmhaMask::top_left ||
-                                                       p.mask == FmhaMask::bottom_right)) ||
+        key.mask == FmhaMask::generic ||
+        (triangle && (p.mask == FmhaMask::top_left || p.mask == FmhaMask::bottom_right)) ||
         key.mask == p.mask;
     if (!masked) {
       return refuse(refusal, Reason::mask, "the mask is %s, the kernel's is %s", name_of(p.mask),

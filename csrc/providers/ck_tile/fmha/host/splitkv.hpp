@@ -36,22 +36,22 @@ struct FmhaCall<Family::fmha_splitkv, Key> {
     constexpr float scale_p = 1;
     if constexpr (key.mode == FmhaMode::group) {
       return Ck<I>::MakeKargs(
-          a.q, a.k, a.v, bias.data, a.lse_acc, a.o_acc, narrow(p.batch), a.seqstart_q,
-          a.seqstart_k, a.seqlen_k, narrow(p.hdim_q), narrow(p.hdim_v), narrow(p.nhead_q),
-          group_of(p), narrow(p.num_splits), a.page_table, narrow(p.pages_per_seq),
-          narrow(p.page_size), /*is_gappy=*/false, a.scale, scale_p, a.soft_cap, q.row, k.row,
-          v.row, bias.strides.row, o_row, q.head, k.head, v.head, bias.strides.head, lse_head,
-          o_head, k.batch, v.batch, lse_split, o_split, window.left, window.right, window.kind);
+          a.q, a.k, a.v, bias.data, a.lse_acc, a.o_acc, narrow(p.batch), a.seqstart_q, a.seqstart_k,
+          a.seqlen_k, narrow(p.hdim_q), narrow(p.hdim_v), narrow(p.nhead_q), group_of(p),
+          narrow(p.num_splits), a.page_table, narrow(p.pages_per_seq), narrow(p.page_size),
+          /*is_gappy=*/false, a.scale, scale_p, a.soft_cap, q.row, k.row, v.row, bias.strides.row,
+          o_row, q.head, k.head, v.head, bias.strides.head, lse_head, o_head, k.batch, v.batch,
+          lse_split, o_split, window.left, window.right, window.kind);
     } else {
-      return Ck<I>::MakeKargs(
-          a.q, a.k, a.v, bias.data, a.lse_acc, a.o_acc, narrow(p.batch), narrow(p.seqlen_q),
-          narrow(p.seqlen_k), a.seqlen_k, narrow(p.hdim_q), narrow(p.hdim_v), narrow(p.nhead_q),
-          group_of(p), narrow(p.num_splits), a.page_table, narrow(p.pages_per_seq),
-          narrow(p.page_size), a.cache_batch_idx, a.scale, scale_p, a.soft_cap, q.row, k.row,
-          v.row, bias.strides.row, o_row, q.head, k.head, v.head, bias.strides.head, lse_head,
-          o_head, q.batch, k.batch, v.batch, bias.strides.batch, narrow(rows.batch),
-          narrow(rows.batch * p.hdim_v), lse_split, o_split, window.left, window.right,
-          window.kind);
+      return Ck<I>::MakeKargs(a.q, a.k, a.v, bias.data, a.lse_acc, a.o_acc, narrow(p.batch),
+                              narrow(p.seqlen_q), narrow(p.seqlen_k), a.seqlen_k, narrow(p.hdim_q),
+                              narrow(p.hdim_v), narrow(p.nhead_q), group_of(p),
+                              narrow(p.num_splits), a.page_table, narrow(p.pages_per_seq),
+                              narrow(p.page_size), a.cache_batch_idx, a.scale, scale_p, a.soft_cap,
+                              q.row, k.row, v.row, bias.strides.row, o_row, q.head, k.head, v.head,
+                              bias.strides.head, lse_head, o_head, q.batch, k.batch, v.batch,
+                              bias.strides.batch, narrow(rows.batch), narrow(rows.batch * p.hdim_v),
+                              lse_split, o_split, window.left, window.right, window.kind);
     }
   }
 };

@@ -18,8 +18,8 @@ struct Support<Key> {
                                       family == Family::fmha_bwd_dq_dk_dv ||
                                       family == Family::fmha_bwd_convert_dq;
   // Asynchronous copies to LDS take whole vectors even where they pad.
-  static constexpr bool is_async = key.pipeline == FmhaPipeline::qr_async ||
-                                   key.pipeline == FmhaPipeline::qr_async_trload;
+  static constexpr bool is_async =
+      key.pipeline == FmhaPipeline::qr_async || key.pipeline == FmhaPipeline::qr_async_trload;
   static constexpr bool uses_q = family != Family::fmha_splitkv_combine &&
                                  family != Family::fmha_bwd_dot_do_o,
                         uses_v = family != Family::fmha_bwd_convert_dq;
@@ -37,9 +37,9 @@ struct Support<Key> {
                                 vector_v = unit_v == 1 ? 1 : vector;
 
   static bool supports(const FmhaProblemData& p, Refusal* refusal) {
-    return FmhaSignature<Key>::fits(p, refusal) && heads_fit(p, refusal) &&
-           sizes_fit(p, refusal) && lengths_fit(p, refusal) && splits_fit(p, refusal) &&
-           pages_fit(p, refusal) && strides_fit(p, refusal);
+    return FmhaSignature<Key>::fits(p, refusal) && heads_fit(p, refusal) && sizes_fit(p, refusal) &&
+           lengths_fit(p, refusal) && splits_fit(p, refusal) && pages_fit(p, refusal) &&
+           strides_fit(p, refusal);
   }
 
  private:

@@ -8,7 +8,8 @@ namespace ckdisp::tile {
 namespace {
 
 inline bool zeroed(const hip::Api& api, int error, Refusal* refusal) {
-  return error == hip::kSuccess || failed(api, refusal, "zeroing gradients (hipMemsetAsync)", error);
+  return error == hip::kSuccess ||
+         failed(api, refusal, "zeroing gradients (hipMemsetAsync)", error);
 }
 
 inline bool zero(const hip::Api& api, void* data, std::int64_t bytes, void* stream,
