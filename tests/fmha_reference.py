@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import amd
 from ck_reference import differences
-from ck_tile_lab import DEVICE_PASS, compile_hip, write_headers, write_units
+from ck_tile_lab import DEVICE_PASS, HOST_PASS, compile_hip, write_headers, write_units
 
 from ckdisp.code_objects import KernelReport, inspect
 from ckdisp.codegen.key import KernelKey
@@ -18,7 +19,7 @@ from ckdisp.codegen.providers.ck_tile import branch_of
 # What CK calls a family in file names, the API that has it, and the place of its filter in that.
 _FAMILIES = {
     "fmha.fwd": ("fmha_fwd", "fwd", "{}"),
-    "fmha.splitkv": ("fmha_fwd_splitkv", "fwd_splitkv", "none@{}"),
+    "fmha.splitkv": ("fmha_fwd_splitkv", "fwd_splitkv", "@{}"),
     "fmha.splitkv_combine": ("fmha_fwd_splitkv_combine", "fwd_splitkv", "{}@none"),
     "fmha.pagedkv": ("fmha_fwd_pagedkv", "pagedkv_prefill", "{}"),
     "fmha.appendkv": ("fmha_fwd_appendkv", "fwd_appendkv", "{}"),
@@ -89,7 +90,7 @@ def ck_name(key: KernelKey) -> str:
             stored = "_storerandval" if key.store_randval else ""
             drop = f"_dropout_wg{key.dropout_warp}{stored}"
         return (
-            f"{start}{_stages('r', key.wave)}{_stages('w', key.warp[:6])}{blocks}"
+            f"{start}{_stages('r', key.wave)}{_stages('w', key.warp[:6])}_o{key.block_per_cu or -1}"
             f"_maxq{key.max_seq_len_q}{_pads(key, ('', '', 'd', 'dv'))}{bias}"
             f"{_has(key.dbias, 'dbias')}{mask}{drop}"
             f"{_has(key.deterministic, 'deterministic')}{_has(key.use_trload, 'trload')}"
@@ -162,3 +163,44 @@ def compare(key: KernelKey, folder: Path) -> Iterator[tuple[KernelReport, list[s
         best = min(by_match, key=lambda i: len(by_match[i]))
         del references[best]
         yield report, by_match[best]
+
+
+# The types of CK's kernels in an instance of CK, by variant; {} is the number of the instance.
+def _types(key: KernelKey, number: int) -> list[str]:
+    if key.family == "fmha.splitkv_combine":
+        return [f"instance_{number}<{splits}>::fmha_kernel" for splits in range(3, 8)]
+    if key.family == "fmha.splitkv":
+        uneven = ("true",) if key.mode == "group" else ("true", "false")
+        merges = key.hdim_q == 128 and key.bias == "no" and key.mask == "no"
+        return [
+            f"instance_{number}<{is_uneven}, {merged}>::fmha_kernel"
+            for merged in (("false", "true") if merges else ("false",))
+            for is_uneven in uneven
+        ]
+    stem = {
+        "fmha.bwd_dot_do_o": "fmha_bwd_dot_do_o_kernel",
+        "fmha.bwd_convert_dq": "fmha_bwd_convert_dq_kernel",
+        "fmha.bwd_dq_dk_dv": "fmha_bwd_dq_dk_dv_kernel",
+    }.get(key.family, "fmha_kernel")
+    return [f"{stem}_{number}"]
+
+
+def check_types(keys: Sequence[KernelKey], folder: Path) -> None:
+    """Assert that the kernels of ``keys``, of one arch and direction, are of CK's own types."""
+    write_headers(folder)
+    units = write_units(folder, keys)
+    lines = ["#define CKDISP_CK_NAMESPACE ck_tile", *(f'#include "{unit}"' for unit in units)]
+    for number, key in enumerate(keys):
+        # Every instance calls its types by the number 0.
+        text = generate(key, folder).read_text()
+        text = re.sub(r"\b(fmha_\w+|\w*trait)_0\b", rf"\1_{number}", text)
+        lines.append(re.sub(r"\b((?:run_)?instance)\b", rf"\1_{number}", text))
+        ours = f"ckdisp::tile::FmhaKernel<ckdisp_key_{key.name}"
+        lines += [
+            f"static_assert(std::is_same_v<{ours}, {variant}>::Ck, {theirs}>);"
+            for variant, theirs in enumerate(_types(key, number))
+        ]
+    (folder / "types.hip").write_text("\n".join(lines))
+    passes = (*HOST_PASS, "-fsyntax-only")
+    branch = branch_of(keys[0])
+    compile_hip(folder, "types.hip", keys[0].arch, passes, examples(), branch=branch)

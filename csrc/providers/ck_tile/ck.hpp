@@ -16,8 +16,9 @@ provider does not support; use headers from before that change (ROCm 7.1 has the
 // which encoding fp8 has. Units of several archs are linked into one library, where functions of
 // one name are merged; so each kind of arch gets a namespace of its own. For the same reason CK's
 // question for the lanes of a wave is answered here, for the arch of the unit, and not by whatever
-// device the process has.
-#if CK_TILE_USE_WMMA && defined(CK_USE_OCP_FP8)
+// device the process has. Whoever wants to share the types of CK names the namespace.
+#if defined(CKDISP_CK_NAMESPACE)
+#elif CK_TILE_USE_WMMA && defined(CK_USE_OCP_FP8)
 #define CKDISP_CK_NAMESPACE ck_tile_rdna4
 #elif CK_TILE_USE_WMMA
 #define CKDISP_CK_NAMESPACE ck_tile_rdna3
