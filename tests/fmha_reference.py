@@ -187,19 +187,48 @@ def _types(key: KernelKey, number: int) -> list[str]:
 
 def check_types(keys: Sequence[KernelKey], folder: Path) -> None:
     """Assert that the kernels of ``keys``, of one arch and direction, are of CK's own types."""
-    write_headers(folder)
-    units = write_units(folder, keys)
-    lines = ["#define CKDISP_CK_NAMESPACE ck_tile", *(f'#include "{unit}"' for unit in units)]
+    texts, pairs = [], []
     for number, key in enumerate(keys):
         # Every instance calls its types by the number 0.
         text = generate(key, folder).read_text()
         text = re.sub(r"\b(fmha_\w+|\w*trait)_0\b", rf"\1_{number}", text)
-        lines.append(re.sub(r"\b((?:run_)?instance)\b", rf"\1_{number}", text))
-        ours = f"ckdisp::tile::FmhaKernel<ckdisp_key_{key.name}"
-        lines += [
-            f"static_assert(std::is_same_v<{ours}, {variant}>::Ck, {theirs}>);"
-            for variant, theirs in enumerate(_types(key, number))
-        ]
+        texts.append(re.sub(r"\b((?:run_)?instance)\b", rf"\1_{number}", text))
+        pairs += [(key, variant, name) for variant, name in enumerate(_types(key, number))]
+    _compare_types(keys, texts, pairs, folder)
+
+
+def check_v3_types(keys: Sequence[KernelKey], folder: Path) -> None:
+    """The same for kernels of the pipeline v3."""
+    flags = {False: "false", True: "true"}
+    pairs = [
+        (
+            key,
+            0,
+            "ck_tile::fmha_fwd_v3_kernel_traits<ck_tile::fmha_fwd_v3_args::data_type_enum::"
+            f"{key.dtype}, {flags[key.mode == 'group']}, {flags[key.mask != 'no']}>::kernel",
+        )
+        for key in keys
+    ]
+    _compare_types(keys, ['#include "fmha_fwd_v3_impl.hpp"'], pairs, folder)
+
+
+def _compare_types(
+    keys: Sequence[KernelKey],
+    texts: Sequence[str],
+    pairs: Sequence[tuple[KernelKey, int, str]],
+    folder: Path,
+) -> None:
+    write_headers(folder)
+    units = write_units(folder, keys)
+    lines = ["#define CKDISP_CK_NAMESPACE ck_tile", *(f'#include "{unit}"' for unit in units)]
+    lines += [
+        *texts,
+        *(
+            "static_assert(std::is_same_v<ckdisp::tile::FmhaKernel<"
+            f"ckdisp_key_{key.name}, {variant}>::Ck, {theirs}>);"
+            for key, variant, theirs in pairs
+        ),
+    ]
     (folder / "types.hip").write_text("\n".join(lines))
     passes = (*HOST_PASS, "-fsyntax-only")
     branch = branch_of(keys[0])
