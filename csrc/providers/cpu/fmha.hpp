@@ -2,6 +2,7 @@
 // CKDISP_CPU_FMHA_KERNEL.
 #pragma once
 
+#include "fmha/append.hpp"
 #include "fmha/backward.hpp"
 #include "fmha/combine.hpp"
 #include "fmha/forward.hpp"
@@ -14,6 +15,10 @@ namespace {
 template <class Kernel, Family>
 struct FmhaPipe {
   using type = Forward<Kernel>;
+};
+template <class Kernel>
+struct FmhaPipe<Kernel, Family::fmha_appendkv> {
+  using type = Append<Kernel>;
 };
 template <class Kernel>
 struct FmhaPipe<Kernel, Family::fmha_splitkv_combine> {
@@ -47,9 +52,10 @@ struct Fmha {
 
   static double cost(const void*, const Launch*) { return 1; }
 
-  // Without queries there are still gradients of keys, all zero.
+  // Without queries there are still keys to append, or gradients of keys, all zero.
   static bool empty(const FmhaProblemData& p) {
-    return p.batch == 0 || (p.seqlen_q == 0 && p.family != Family::fmha_bwd_dq_dk_dv);
+    const bool keys = p.family == Family::fmha_bwd_dq_dk_dv || p.family == Family::fmha_appendkv;
+    return p.batch == 0 || (p.seqlen_q == 0 && !keys);
   }
 
   static std::uint64_t workspace_size(const void* problem, const Launch* launch) {

@@ -22,9 +22,11 @@ struct ForwardPlan {
   Index parts;         // in all
   Index depth, width;  // numbers of a row of Q and K; of V, in whole panels
   // Floats of a thread's workspace, one behind the other.
-  Index q, o, k, v, sums, scores;
+  Index q, o, k, v, sums, scores, rows_of_k, rows_of_v;
 
-  Index floats() const { return round_up(q + o + k + v + sums + scores, 16); }
+  Index floats() const {
+    return round_up(q + o + k + v + sums + scores + rows_of_k + rows_of_v, 16);
+  }
 };
 
 template <class Kernel>
@@ -63,6 +65,10 @@ struct Forward {
     cut.v = sk * cut.width;
     cut.sums = round_up(2 * rows, 16);
     cut.scores = (mr + 1) * sk;
+    if (vectors(p)) {
+      cut.rows_of_k = round_up(sk * p.hdim_q, 4);
+      cut.rows_of_v = round_up(sk * p.hdim_v, 4);
+    }
     return cut;
   }
 
@@ -99,7 +105,7 @@ struct Forward {
     Index b, head_k, split;
     Index first, rows;  // of each head
     Index count;        // in all
-    float *q, *o, *k, *v, *max, *sum, *scores;
+    float *q, *o, *k, *v, *max, *sum, *scores, *rows_of_k, *rows_of_v;
 
     // Rows of K and V of a block, and of some behind it, which are fetched ahead.
     const char* k_lines[sk + ahead];
@@ -121,7 +127,9 @@ struct Forward {
           v(k + c.cut.k),
           max(v + c.cut.v),
           sum(max + c.cut.sums / 2),
-          scores(sum + c.cut.sums / 2) {}
+          scores(sum + c.cut.sums / 2),
+          rows_of_k(scores + c.cut.scores),
+          rows_of_v(rows_of_k + c.cut.rows_of_k) {}
 
     Index head(Index i) const { return head_k * call.cut.group + i / rows; }
     Index row(Index i) const { return first + i % rows; }
@@ -139,6 +147,7 @@ struct Forward {
     Part part(call, index, own);
     if (part.count == 0) return;
     pack_q(part);
+    if (call.p.store_randval && part.split == 0) put_randval(part);
     const Sequence& s = part.s;
     const Visible seen = visible_to(s, part.first, part.first + part.rows - 1);
     const Index per_split = round_up(ceil_div(s.k_len, call.cut.splits), 16);
@@ -182,35 +191,89 @@ struct Forward {
   }
 
   static CKDISP_CPU_NOINLINE void find_lines(Part& part, Index key, Index count) noexcept {
-    const Call& call = part.call;
-    const FmhaProblemData& p = call.p;
-    const Index there = least(sk + ahead, part.s.k_len - key);
-    find_rows(p, part.s, call.args.k, p.k, part.head_k, key, there, T::size_in, part.k_lines);
-    find_rows(p, part.s, call.args.v, p.v, part.head_k, key, there, T::size_in, part.v_lines);
-    for (Index j = there; j < round_up(count, nr) + ahead && j < sk + ahead; ++j) {
-      part.k_lines[j] = part.k_lines[there - 1];
-      part.v_lines[j] = part.v_lines[there - 1];
+    find_k(part, key, count);
+    find_v(part, key, count);
+    for (Index j = count; j < round_up(count, nr) + ahead; ++j) {
+      part.k_lines[j] = part.k_lines[count - 1];
+      part.v_lines[j] = part.v_lines[count - 1];
+    }
+    // What the next block begins with.
+    const Index more = least(ahead, part.s.k_len - key - count);
+    if (more <= 0 || count < sk || vectors(part.call.p)) return;
+    const FmhaProblemData& p = part.call.p;
+    find_rows(p, part.s, part.call.args.k, p.k, part.head_k, key + sk, more, T::size_in,
+              part.k_lines + sk);
+    find_rows(p, part.s, part.call.args.v, p.v, part.head_k, key + sk, more, T::size_in,
+              part.v_lines + sk);
+  }
+
+  // Pages of vectors of 16 bytes.
+  static bool vectors(const FmhaProblemData& p) {
+    return p.kv_memory_layout == FmhaKvLayout::vectorized;
+  }
+
+  static CKDISP_CPU_INLINE void find_k(Part& part, Index key, Index count) {
+    const FmhaProblemData& p = part.call.p;
+    if (!vectors(p)) {
+      find_rows(p, part.s, part.call.args.k, p.k, part.head_k, key, count, T::size_in,
+                part.k_lines);
+    } else {
+      rows_of_vectors(part, key, count, p.hdim_q, true);
+    }
+  }
+  static CKDISP_CPU_INLINE void find_v(Part& part, Index key, Index count) {
+    const FmhaProblemData& p = part.call.p;
+    if (!vectors(p)) {
+      find_rows(p, part.s, part.call.args.v, p.v, part.head_k, key, count, T::size_in,
+                part.v_lines);
+    } else {
+      rows_of_vectors(part, key, count, p.hdim_v, false);
+    }
+  }
+
+  // Copies rows out of such pages: of K, whose vectors run along a row, page[x / n][row][x % n], or
+  // of V, whose vectors run along rows, page[row / n][x][row % n].
+  static CKDISP_CPU_NOINLINE void rows_of_vectors(Part& part, Index key, Index count, Index width,
+                                                  bool of_k) noexcept {
+    const FmhaProblemData& p = part.call.p;
+    constexpr Index n = 16 / T::size_in, size = T::size_in;
+    char* to = reinterpret_cast<char*>(of_k ? part.rows_of_k : part.rows_of_v);
+    const char** const lines = of_k ? part.k_lines : part.v_lines;
+    for (Index j = 0; j < count; ++j) {
+      const Index page = part.s.pages[(key + j) / p.page_size], row = (key + j) % p.page_size;
+      const char* from = of_k ? row_of(part.call.args.k, p.k, page, part.head_k, 0, T::size_in)
+                              : row_of(part.call.args.v, p.v, page, part.head_k, 0, T::size_in);
+      lines[j] = to;
+      if (of_k) {
+        from += row * 16;
+        for (Index x = 0; x < width; x += n, from += p.page_size * 16) {
+          __builtin_memcpy(to + x * size, from, 16);
+        }
+      } else {
+        from += row / n * width * 16 + row % n * size;
+        for (Index x = 0; x < width; ++x, from += 16) __builtin_memcpy(to + x * size, from, size);
+      }
+      to += width * size;
     }
   }
 
   static CKDISP_CPU_INLINE void pack_kv(Part& part, Index key, Index count) {
     const Call& call = part.call;
     const FmhaProblemData& p = call.p;
-    const char** const lines = part.k_lines;
-    find_rows(p, part.s, call.args.k, p.k, part.head_k, key, count, T::size_in, lines);
-    FmhaPack<T, T::in>::columns(part.k, lines, 0, count, p.hdim_q, 1.0f);
+    find_k(part, key, count);
+    FmhaPack<T, T::in>::columns(part.k, part.k_lines, 0, count, p.hdim_q, 1.0f);
     if (p.vlayout == Order::r) {
-      find_rows(p, part.s, call.args.v, p.v, part.head_k, key, count, T::size_in, lines);
-      FmhaPack<T, T::in>::rows(part.v, lines, count, p.hdim_v, sk);
-    } else {
-      for (Index x = 0; x < p.hdim_v; x += nr) {
-        const Index some = least(nr, p.hdim_v - x);
-        for (Index i = 0; i < some; ++i) {
-          lines[i] = row_of(call.args.v, p.v, part.s.kv_batch, part.head_k, x + i, T::size_in);
-        }
-        FmhaPack<T, T::in>::columns(part.v + x * sk, lines, (part.s.k_start + key) * T::size_in,
-                                    some, count, 1.0f);
+      find_v(part, key, count);
+      FmhaPack<T, T::in>::rows(part.v, part.v_lines, count, p.hdim_v, sk);
+      return;
+    }
+    for (Index x = 0; x < p.hdim_v; x += nr) {
+      const Index some = least(nr, p.hdim_v - x);
+      for (Index i = 0; i < some; ++i) {
+        part.v_lines[i] = row_of(call.args.v, p.v, part.s.kv_batch, part.head_k, x + i, T::size_in);
       }
+      FmhaPack<T, T::in>::columns(part.v + x * sk, part.v_lines,
+                                  (part.s.k_start + key) * T::size_in, some, count, 1.0f);
     }
   }
 
@@ -235,6 +298,12 @@ struct Forward {
     float keep[mr] = {};
     softmax(part, i, rows, keys, keep);
     if (call.p.dropout) drop(part, i, rows, keys);
+    if (call.scores.scaled()) {
+      for (Index r = 0; r < rows; ++r) {
+        call.scores.scale_keys(s, part.b, part.head_k, call.args.v_scale, key + keys.start,
+                               keys.end - keys.start, part.scores + r * sk + keys.start);
+      }
+    }
     const Index depth = least(keys.end, count) - keys.start, width = call.cut.width;
     float* const o = part.o + i * width;
     if constexpr (Thin) {
@@ -310,12 +379,30 @@ struct Forward {
     }
   }
 
+  // The random bytes of all keys, also of those that a mask hides.
+  static CKDISP_CPU_NOINLINE void put_randval(const Part& part) noexcept {
+    const Call& call = part.call;
+    for (Index i = 0; i < part.count; ++i) {
+      const Index head = part.head(i), row = part.row(i);
+      char* const to =
+          row_of(call.args.randval, call.p.randval, part.b, head, part.s.q_start + row, 1);
+      for (Index j = 0; j < part.s.k_len; j += RandomBytes::drawn) {
+        std::uint8_t bytes[RandomBytes::drawn];
+        call.random.draw(part.b * call.p.nhead_q + head, row, j, bytes);
+        for (Index x = 0; x < RandomBytes::drawn && j + x < part.s.k_len; ++x) {
+          to[j + x] = static_cast<char>(bytes[x]);
+        }
+      }
+    }
+  }
+
   static CKDISP_CPU_NOINLINE void finish(Part& part) noexcept {
     const Call& call = part.call;
     const FmhaProblemData& p = call.p;
+    const float scale = p.qscale == FmhaQscale::pertensor ? call.args.v_scale[0] : 1.0f;
     for (Index i = 0; i < part.count; ++i) {
       const float sum = part.sum[i];
-      const float factor = sum == 0 ? 0.0f : 1.0f / sum;
+      const float factor = sum == 0 ? 0.0f : scale / sum;
       const float lse = sum == 0 ? minus_infinity : part.max[i] * ln_2 + __builtin_logf(sum);
       const float* const o = part.o + i * call.cut.width;
       const Index head = part.head(i), row = part.row(i);

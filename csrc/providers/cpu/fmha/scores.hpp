@@ -2,7 +2,6 @@
 // kept times log2(e), so that the softmax takes powers of 2.
 #pragma once
 
-#include "../math.hpp"
 #include "sequence.hpp"
 
 namespace ckdisp::cpu {
@@ -14,20 +13,46 @@ struct Scores {
   using F = typename T::F;
   using I = typename S::I;
   static constexpr int lanes = T::lanes;
+  static constexpr Index scaled_rows = 128;  // of a block of blockscale
 
   const FmhaProblemData& p;
   const FmhaArgs& args;
 
   // What Q is multiplied by in advance.
   static float factor(const FmhaProblemData& p, const FmhaArgs& args) {
-    return p.logits ? args.scale / args.soft_cap : args.scale * log2_e;
+    float scale = args.scale;
+    if (p.qscale == FmhaQscale::pertensor) scale *= args.q_scale[0] * args.k_scale[0];
+    if (p.qscale == FmhaQscale::kv_blockscale) scale *= args.q_scale[0];
+    return p.logits ? scale / args.soft_cap : scale * log2_e;
   }
 
-  bool plain() const { return !p.logits && p.bias_kind == FmhaBias::no; }
+  // Whether blocks of keys, and for blockscale of rows of Q, have scales of their own.
+  bool scaled() const {
+    return p.qscale == FmhaQscale::blockscale || p.qscale == FmhaQscale::kv_blockscale;
+  }
+  bool plain() const { return !p.logits && p.bias_kind == FmhaBias::no && !scaled(); }
+
+  // Multiplies numbers of keys key .. key + count by the scales of K or V: blockscale has one for
+  // every 128 keys, by batch and head, kv_blockscale one for a page, by head.
+  void scale_keys(const Sequence& s, Index b, Index head_k, const float* scales, Index key,
+                  Index count, float* numbers) const {
+    const bool pages = p.qscale == FmhaQscale::kv_blockscale;
+    const Index block = pages ? p.page_size : scaled_rows;
+    count = least(count, s.k_len - key);
+    for (Index j = 0; j < count;) {
+      const Index index = (key + j) / block;
+      const float scale =
+          pages ? scales[s.pages[index] * p.nhead_k + head_k]
+                : scales[(b * p.nhead_k + head_k) * ceil_div(p.seqlen_k, block) + index];
+      const Index end = least(count, (index + 1) * block - key);
+      for (; j < end; ++j) numbers[j] *= scale;
+    }
+  }
 
   // All but the mask, for keys key .. key + count of a row, `count` being whole vectors.
   CKDISP_CPU_INLINE void finish(const Sequence& s, Index b, Index head, Index row, Index key,
                                 Index count, float* scores) const {
+    if (scaled()) scale(s, b, head, row, key, count, scores);
     if (p.logits) {
       const float cap = args.soft_cap * log2_e;
       for (Index j = 0; j < count; j += lanes) {
@@ -52,6 +77,15 @@ struct Scores {
         distance -= static_cast<float>(lanes);
       }
     }
+  }
+
+  CKDISP_CPU_NOINLINE void scale(const Sequence& s, Index b, Index head, Index row, Index key,
+                                 Index count, float* scores) const noexcept {
+    scale_keys(s, b, head / (p.nhead_q / p.nhead_k), args.k_scale, key, count, scores);
+    if (p.qscale != FmhaQscale::blockscale) return;
+    const Index blocks = ceil_div(p.seqlen_q, scaled_rows);
+    const float scale = args.q_scale[(b * p.nhead_q + head) * blocks + row / scaled_rows];
+    for (Index j = 0; j < count; ++j) scores[j] *= scale;
   }
 
   // Minus infinity for the keys key .. key + count that the row does not see.
