@@ -48,7 +48,7 @@ def _cpu(family: str) -> dict[str, Any]:
         "mode": "any",
         "pipeline": "online",
         "block_per_cu": 0,
-        "tile": space.CPU_TILES[0],
+        "tile": space.cpu_tiles(family)[0],
         "wave": (),
         "warp": (),
         "padding": (1, 1, 1, 1),

@@ -20,9 +20,8 @@ from .signature_rules import FAMILY_DTYPES, head_dims
 
 ALIASES = {"hdim": ("hdim_q", "hdim_v")}
 
-CPU_TILES = ((64, 128),)
-_CPU_QUERIES = (16, 32, 64, 128)
-_CPU_KEYS = (32, 64, 128, 256)
+_CPU_QUERIES = (32, 64, 96, 192, 512, 1024)
+_CPU_KEYS = (64, 96, 128, 192, 256, 512)
 
 # Values of the axes of tiles="all". Others of free columns may be asked for: the rules decide.
 _TILE_SIDES: dict[str, Sequence[int]] = {
@@ -58,6 +57,15 @@ def build(request: SpaceRequest) -> Space:
     return _all(request) if request.tiles == "all" else _curated(request)
 
 
+def cpu_tiles(family: str) -> tuple[tuple[int, int], ...]:
+    """The tiles that are built by default on CPU levels.
+
+    Backward, blocks of weights of sq x sk stay in the second-level cache; forward, where rows need
+    no blocks of weights, many of them share the packing of K and V.
+    """
+    return ((96, 192),) if family in families.BACKWARD else ((1024, 256),)
+
+
 def _cpu(request: SpaceRequest) -> Space:
     backward = request.family in families.BACKWARD
     types = families.BACKWARD_DTYPES if backward else families.DTYPES
@@ -67,7 +75,7 @@ def _cpu(request: SpaceRequest) -> Space:
     fixed |= {"pipeline": "online", "padding": (1, 1, 1, 1), "block_per_cu": 0}
     axes = [
         axis(FmhaKey, "dtype", types),
-        axis(FmhaKey, "tile", every if request.tiles == "all" else CPU_TILES),
+        axis(FmhaKey, "tile", every if request.tiles == "all" else cpu_tiles(request.family)),
         *(axis(FmhaKey, field, [value]) for field, value in fixed.items()),
     ]
     return Space(FmhaKey, [*identity_axes(FmhaKey, request), *axes], _rules(request), _TILE_COLUMNS)

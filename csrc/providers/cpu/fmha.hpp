@@ -7,6 +7,7 @@
 #include "fmha/combine.hpp"
 #include "fmha/forward.hpp"
 #include "fmha/rows.hpp"
+#include "fmha/support.hpp"
 #include "table.hpp"
 
 namespace ckdisp::cpu {
@@ -48,14 +49,18 @@ struct Fmha {
     return *static_cast<const FmhaProblemData*>(problem);
   }
 
-  static bool supports(const void*, Refusal*) { return true; }
+  static bool supports(const void* problem, Refusal* refusal) {
+    return FmhaSupport<Kernel>::supports(problem_of(problem), refusal);
+  }
 
-  static double cost(const void*, const Launch*) { return 1; }
+  static double cost(const void* problem, const Launch* launch) {
+    return FmhaSupport<Kernel>::seconds(problem_of(problem), usable_threads(launch));
+  }
 
   // Without queries there are still keys to append, or gradients of keys, all zero.
   static bool empty(const FmhaProblemData& p) {
     const bool keys = p.family == Family::fmha_bwd_dq_dk_dv || p.family == Family::fmha_appendkv;
-    return p.batch == 0 || (p.seqlen_q == 0 && !keys);
+    return p.batch == 0 || p.nhead_k == 0 || (p.seqlen_q == 0 && !keys);
   }
 
   static std::uint64_t workspace_size(const void* problem, const Launch* launch) {
