@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -399,6 +401,32 @@ def test_questions_about_a_problem(disp):
     assert {c.reason for c in told[3:]} <= {"family", "dtype"}
     assert disp.select(p).key.hdim_q == 0
     assert ckdisp.parse_name(disp.select(p).key.name) == disp.select(p).key
+
+
+def test_a_callback_is_asked_about_each_stage(naive_fmha):
+    asked = []
+
+    def order(problem, kernels):
+        asked.append((problem.family, problem.to_dict()["splits"], [k.family for k in kernels]))
+        return kernels
+
+    disp = ckdisp.Dispatcher(ckdisp.Registry.load(naive_fmha), strategy=order)
+    for _ in range(2):
+        disp.fmha_splitkv(*tensors(), num_splits=3)
+    families = ["fmha.splitkv", "fmha.splitkv_combine"]
+    assert asked == [(family, 3, [family]) for family in families]
+
+
+def test_many_threads_at_once(disp):
+    q, k, v = tensors()
+    want = expected(q, k, v, high=0)[0]
+    with ThreadPoolExecutor(4) as pool:
+        calls = [
+            pool.submit(disp.fmha_splitkv, q, k, v, mask="top_left", num_splits=1 + i % 5)
+            for i in range(40)
+        ]
+    for call in calls:
+        close(call.result(), want)
 
 
 def test_torch_tensors_come_back_as_torch_tensors(disp):
