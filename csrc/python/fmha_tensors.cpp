@@ -3,6 +3,8 @@
 #include <ckdisp/errors.hpp>
 #include <ckdisp/names.hpp>
 
+#include <algorithm>
+
 namespace ckdisp::python {
 namespace {
 
@@ -10,6 +12,7 @@ namespace {
 void check_row(const Tensor& t) {
   const int last = t.ndim - 1;
   if (t.regular && (t.shape[last] <= 1 || t.strides[last] == 1)) return;
+  if (std::find(t.shape, t.shape + t.ndim, 0) != t.shape + t.ndim) return;  // nothing is read
   const std::string strides = joined(t.strides, static_cast<std::size_t>(t.ndim));
   throw InvalidArgument(std::string(t.name) + " has strides (" + strides +
                         "), and the last dimension must lie dense in memory; pass a contiguous "

@@ -2,14 +2,51 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .codegen.errors import InvalidArgument, suggest
 
 if TYPE_CHECKING:
     from ._core import Dispatcher as CoreDispatcher
     from ._core import FmhaCall
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _call(declared: F) -> F:
+    """The method that ``declared`` describes.
+
+    What a caller leaves away is not passed on, which would take as long as all the rest: the
+    extension has the same defaults.
+    """
+    code, defaults = declared.__code__, declared.__kwdefaults__ or {}
+    names = code.co_varnames[1 : code.co_argcount]
+    keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    known = frozenset(keywords)
+    needed = known - defaults.keys()
+    family = declared.__name__.removeprefix("fmha_")
+
+    @functools.wraps(declared)
+    def call(self: FmhaCalls, *args: Any, **options: Any) -> Any:
+        if len(args) != len(names) or not needed <= options.keys() <= known:
+            return self._core.fmha(family, _bound(declared, self, *args, **options))
+        options.update(zip(names, args, strict=True))
+        return self._core.fmha(family, options)
+
+    return cast(F, call)
+
+
+def _bound(declared: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any]:
+    """All arguments by name; the error of Python for those that ``declared`` does not take."""
+    try:
+        arguments = inspect.signature(declared).bind(*args, **options).arguments
+    except TypeError as error:
+        raise TypeError(f"{declared.__name__}(): {error}") from None
+    return {name: value for name, value in arguments.items() if name != "self"}
 
 
 class FmhaCalls:
@@ -54,11 +91,10 @@ class FmhaCalls:
         if not name.startswith("fmha_") or not hasattr(FmhaCalls, name):
             names = [n for n in vars(FmhaCalls) if n.startswith("fmha_")]
             raise InvalidArgument(f"cannot prepare {name!r}{suggest(name, names)}")
-        bound = inspect.signature(getattr(FmhaCalls, name)).bind(self, *args, **kwargs)
-        bound.apply_defaults()
-        options = {k: v for k, v in bound.arguments.items() if k != "self"}
+        options = _bound(getattr(FmhaCalls, name), self, *args, **kwargs)
         return FmhaCall(self._core, name.removeprefix("fmha_"), options)
 
+    @_call
     def fmha_fwd(
         self,
         q: Any,
@@ -106,8 +142,8 @@ class FmhaCalls:
         rows). fp8 tensors have ``q_scale``, ``k_scale`` and ``v_scale``, numbers or one for each
         block, and a result of bf16 unless ``out_dtype`` says another.
         """
-        return self._core.fmha("fwd", locals())
 
+    @_call
     def fmha_bwd(
         self,
         do: Any,
@@ -145,8 +181,8 @@ class FmhaCalls:
         seqlen_q, seqlen_k). ``deterministic`` sums dq in a fixed order. ``out`` is a tuple of
         three tensors.
         """
-        return self._core.fmha("bwd", locals())
 
+    @_call
     def fmha_splitkv(
         self,
         q: Any,
@@ -184,8 +220,8 @@ class FmhaCalls:
         ``num_splits`` is the number of parts, 0 as many as keep the processor busy. With a
         ``page_table``, k and v lie in pages as for :meth:`fmha_pagedkv`.
         """
-        return self._core.fmha("splitkv", locals())
 
+    @_call
     def fmha_pagedkv(
         self,
         q: Any,
@@ -225,8 +261,8 @@ class FmhaCalls:
         use. ``max_seqlen_k`` is the most that any sequence may have, all that the table has room
         for if None.
         """
-        return self._core.fmha("pagedkv", locals())
 
+    @_call
     def fmha_batch_prefill(
         self,
         q: Any,
@@ -250,7 +286,7 @@ class FmhaCalls:
         return_lse: bool = False,
         logits_soft_cap: float = 0.0,
         sink: int | None = None,
-        layout: str = "bshd",
+        layout: str = "bhsd",
         max_seqlen_q: int | None = None,
         max_seqlen_k: int | None = None,
         q_scale: Any = None,
@@ -270,8 +306,8 @@ class FmhaCalls:
         ``"sglang"`` by ranges of one list, those from ``page_indptr[b]`` to ``page_indptr[b + 1]``,
         the last of which holds ``last_page_len[b]`` keys.
         """
-        return self._core.fmha("batch_prefill", locals())
 
+    @_call
     def fmha_appendkv(
         self,
         k: Any,
@@ -299,7 +335,6 @@ class FmhaCalls:
         all at the first of them, and its rotated copy is returned. Caches may lie in pages, as for
         :meth:`fmha_pagedkv`.
         """
-        return self._core.fmha("appendkv", locals())
 
 
 __all__ = ["FmhaCalls"]

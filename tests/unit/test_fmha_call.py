@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -236,3 +238,17 @@ def test_outputs_must_not_be_inputs(naive_fmha):
 def test_only_calls_can_be_prepared(dispatcher):
     with pytest.raises(InvalidArgument, match=r"cannot prepare 'fmha_fw' .did you mean 'fmha_fwd'"):
         dispatcher.prepare("fmha_fw")
+
+
+def test_arguments_are_those_of_the_signature(dispatcher):
+    q = zeros(2, 4, 5, 8)
+    with pytest.raises(TypeError, match=r"fmha_fwd\(\): got an unexpected keyword .* 'masks'"):
+        dispatcher.fmha_fwd(q, q, q, masks="no")
+    with pytest.raises(TypeError, match=r"fmha_fwd\(\): missing a required argument: 'v'"):
+        dispatcher.fmha_fwd(q, q)
+    with pytest.raises(TypeError, match=r"fmha_pagedkv\(\): missing a required .*'page_table'"):
+        dispatcher.fmha_pagedkv(q, q, q)
+    with pytest.raises(KernelNotFound):
+        dispatcher.fmha_fwd(k=q, v=q, q=q)
+    assert "cu_seqlens_q" in inspect.signature(Dispatcher.fmha_fwd).parameters
+    assert "attention of ``q``" in Dispatcher.fmha_fwd.__doc__

@@ -8,6 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from attention_sums import Scores, backward, each_head, forward
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from naive_kernels import fmha_runs
 
 import ckdisp
@@ -401,6 +403,45 @@ def test_questions_about_a_problem(disp):
     assert {c.reason for c in told[3:]} <= {"family", "dtype"}
     assert disp.select(p).key.hdim_q == 0
     assert ckdisp.parse_name(disp.select(p).key.name) == disp.select(p).key
+
+
+@st.composite
+def ragged(draw):
+    lengths = draw(
+        st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), min_size=1, max_size=3)
+    )
+    side = st.integers(-1, 3)
+    mask = draw(st.sampled_from(["top_left", "bottom_right"]))
+    return lengths, mask, (draw(side), draw(side)), draw(st.integers(0, 2)), draw(st.booleans())
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(ragged())
+def test_windows_over_ragged_batches(disp, case):
+    lengths, mask, window, sink, in_parts = case
+    sink = 0 if window == (-1, -1) else sink  # everything is seen already
+    starts_q, starts_k = (int32(0, *np.cumsum([x[i] for x in lengths])) for i in (0, 1))
+    q = normal(H, starts_q[-1], D)
+    k, v = normal(HK, starts_k[-1], D, seed=1), normal(HK, starts_k[-1], DV, seed=2)
+    call = disp.fmha_splitkv if in_parts else disp.fmha_fwd
+    how = {"mask": mask, "window": window, "sink": sink, "return_lse": True}
+    if in_parts:
+        how["num_splits"] = 2
+    o, lse = call(q, k, v, cu_seqlens_q=starts_q, cu_seqlens_k=starts_k, **how)
+    low, high = (
+        (-window[0] if window[0] >= 0 else -np.inf),
+        (window[1] if window[1] >= 0 else np.inf),
+    )
+    for b in range(len(lengths)):
+        rows, keys = (slice(s[b], s[b + 1]) for s in (starts_q, starts_k))
+        part = [x[None] for x in (q[:, rows], k[:, keys], v[:, keys])]
+        want, want_lse = expected(
+            *part, low=low, high=high, bottom_right=mask == "bottom_right", sink=sink
+        )
+        close(o[:, rows], want[0])
+        close(lse[:, rows], want_lse[0])
 
 
 def test_a_callback_is_asked_about_each_stage(naive_fmha):
