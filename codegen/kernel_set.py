@@ -10,7 +10,7 @@ from typing import Any, Self, overload
 import numpy as np
 
 from .columns import Array
-from .declare import ArchLike, declare_preset, declare_sweep
+from .declare import ArchLike, declare_preset, declare_sweep, resolve_archs
 from .errors import BuildError, InvalidKey
 from .key import KernelKey
 from .parts import Declaration, KeyList, Part, remove
@@ -69,6 +69,33 @@ class KernelSet:
         Raises :class:`InvalidKey`, which lists the presets that exist there.
         """
         return cls._from_parts(declare_preset(name, arch, provider))
+
+    @classmethod
+    def from_sweep(
+        cls,
+        source: str | Path | Mapping[str, Any],
+        arch: ArchLike,
+        *,
+        receipt: str | int | None = None,
+        tiles: str = "all",
+        where: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """The attention kernels that a sweep file (``variant``, ``trait_config``) asks for.
+
+        ``source`` is a path, JSON text or a loaded document; ``where`` restricts it further, to
+        head dimensions, say. Raises :class:`InvalidKey` with the place in the document.
+        """
+        from .ops.fmha.sweep import read_sweep  # the op loads its tables
+
+        parts: list[Part] = []
+        for name in resolve_archs(arch):
+            for family, wanted in read_sweep(source, name):
+                both = {**wanted, **(where or {})}
+                parts += declare_sweep(family, name, None, receipt, tiles, both, allow_empty=True)
+        found = cls._from_parts(parts)
+        if not found:
+            raise InvalidKey("the sweep asks for no kernel: its values exclude each other")
+        return found
 
     @classmethod
     def from_json(cls, source: str | Path) -> Self:
@@ -173,8 +200,16 @@ class KernelSet:
         """The canonical name of every key, in order."""
         return [key.name for key in self]
 
-    def filter(self, keep: Callable[[KernelKey], object]) -> Self:
-        """The keys for which ``keep`` is true. Enumerates the set; ``where`` does not."""
+    def filter(self, keep: Callable[[KernelKey], object] | str) -> Self:
+        """The keys for which ``keep`` is true. Enumerates the set; ``where`` does not.
+
+        ``keep`` is a function, or an expression such as ``"hdim_q == 128 and not lse"``: fields
+        and columns of keys, literals, comparisons, ``in``, ``and``, ``or``, ``not``, arithmetic.
+        """
+        if isinstance(keep, str):
+            from .filter import compile_filter  # only for who filters by text
+
+            keep = compile_filter(keep)
         kept = [i for i, key in enumerate(self) if keep(key)]
         return self._pick(np.array(kept, np.int64))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...arch import arch
 from ...columns import Array, Columns
 from ...enums import FMHA_MASK, FMHA_MODE
 from ...rules import Rule
@@ -51,6 +52,11 @@ def _trload_padding(c: Columns) -> Array:
     return np.asarray(~_trload(c) | alike)
 
 
+def _keys_lds(c: Columns) -> Array:
+    size = 2 * wide(c["tile_1"]) * wide(c["tile_7"]) * element_bytes(c)
+    return np.asarray(_trload(c) | (size <= facts.arch_array("lds_bytes")[c["arch"]]))
+
+
 def _append_load(c: Columns) -> Array:
     each = 16 // element_bytes(c)
     lanes = facts.lanes(c)
@@ -95,6 +101,17 @@ RULES: tuple[Rule, ...] = (
             "the stages have "
             + ", ".join(str(int(np.prod(k.wave[i : i + 3]))) for i in (0, 3, 6))
             + " waves; all are one block"
+        ),
+    ),
+    family_rule(
+        _MAIN,
+        "bwd_lds",
+        "K of a tile and its transpose fit the LDS, unless that is read transposed",
+        "dtype use_trload tile_1 tile_7",
+        _keys_lds,
+        lambda k: (
+            f"{k.tile[1]} keys of {k.tile[7]} numbers of {k.dtype} and their transpose do not fit "
+            f"the {arch(k.arch).lds_bytes} bytes of LDS of {k.arch}"
         ),
     ),
     family_rule(

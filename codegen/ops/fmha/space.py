@@ -165,7 +165,7 @@ def _all(request: SpaceRequest) -> Space:
     family = request.family
     axes = _features(request, True)
     axes += _forward(request) if family in FORWARD else _others(family)
-    axes.append(axis(FmhaKey, "block_per_cu", [0, 1, 2] if family not in FORWARD else [0]))
+    axes.append(axis(FmhaKey, "block_per_cu", [0, 1] if family in FORWARD else [0, 1, 2]))
     free = _TILE_COLUMNS | {"block_per_cu", "page_size"}
     return Space(FmhaKey, [*identity_axes(FmhaKey, request), *axes], _rules(request), free)
 

@@ -15,7 +15,7 @@ from ..codegen.errors import InvalidKey
 from ..codegen.key import KernelKey
 from ..codegen.ops import op_of_family
 from ..codegen.schema import columns_of, fields_by_name
-from .params import WhereType
+from .params import SizesType, WhereType
 
 if TYPE_CHECKING:
     from ..kernel_set import KernelSet
@@ -73,16 +73,42 @@ class Selection:
     tiles: str | None
     where: Mapping[str, list[Any]]
     spec: Path | None
+    receipt: str | None = None
+    sweep: Path | None = None
+    keep: str | None = None
 
     def kernel_set(self) -> KernelSet:
         """The kernel set; :class:`ckdisp.InvalidKey` for names that do not exist."""
+        found = self._declared()
+        if self.keep is None:
+            return found
+        kept = found.filter(self.keep)
+        if not kept:
+            raise InvalidKey(f"none of {len(found)} kernels passes --filter {self.keep!r}")
+        return kept
+
+    def _declared(self) -> KernelSet:
         from ..kernel_set import KernelSet
 
         arches = list(self.arches) or ["native"]
         if self.spec is not None:
             self._refuse_with_spec()
             return KernelSet.from_spec(self.spec, archs=arches, provider=self.provider)
+        if self.sweep is not None:
+            if self.family or self.preset or self.provider:
+                raise click.UsageError(
+                    "--sweep names the families itself; leave out FAMILY, --preset and --provider"
+                )
+            return KernelSet.from_sweep(
+                self.sweep,
+                arches,
+                receipt=self.receipt,
+                tiles=self.tiles or "all",
+                where=self.where,
+            )
         if self.preset is not None:
+            if self.receipt:
+                raise click.UsageError("--preset is a named set itself; leave --receipt out")
             if self.tiles:
                 raise click.UsageError("--preset names its tiles itself; leave --tiles out")
             return self._preset(self.preset, arches)
@@ -94,6 +120,7 @@ class Selection:
             self.family,
             arches,
             provider=self.provider,
+            receipt=self.receipt,
             tiles=self.tiles or "curated",
             where=self.where,
         )
@@ -123,6 +150,8 @@ class Selection:
             "--preset": self.preset,
             "--tiles": self.tiles,
             "--where": self.where,
+            "--receipt": self.receipt,
+            "--sweep": self.sweep,
         }
         extra = [name for name, value in given.items() if value]
         if extra:
@@ -159,6 +188,25 @@ _OPTIONS = (
         help="Only keys whose field has one of these values; may be repeated.",
     ),
     click.option(
+        "--receipt",
+        help="The part of an op that a framework wants, by name or number: pytorch or 4.",
+    ),
+    click.option(
+        "--hdim",
+        type=SizesType("SIZES", "128,64"),
+        help="Only these head dimensions of attention, of Q and V alike.",
+    ),
+    click.option(
+        "--filter",
+        "keep",
+        help="Only keys for which an expression holds: 'hdim_q == 128 and not lse'.",
+    ),
+    click.option(
+        "--sweep",
+        type=click.Path(path_type=Path),
+        help="JSON file of attention kernels with variant and trait_config.",
+    ),
+    click.option(
         "--spec",
         type=click.Path(path_type=Path),
         help="JSON or C++ file that declares the kernels.",
@@ -178,15 +226,22 @@ def set_options(command: Callable[..., None]) -> Callable[..., None]:
         tiles: str | None,
         where: tuple[tuple[str, list[Any]], ...],
         spec: Path | None,
+        receipt: str | None,
+        hdim: tuple[int, ...] | None,
+        keep: str | None,
+        sweep: Path | None,
         **rest: Any,
     ) -> None:
         conditions: dict[str, list[Any]] = {}
         for field, values in where:
             conditions.setdefault(field, []).extend(values)
+        if hdim:
+            conditions.setdefault("hdim", []).extend(hdim)
         arches = tuple(dict.fromkeys(arches))
-        command(
-            selection=Selection(family, arches, provider, preset, tiles, conditions, spec), **rest
+        selection = Selection(
+            *(family, arches, provider, preset, tiles, conditions, spec, receipt, sweep, keep)
         )
+        command(selection=selection, **rest)
 
     for option in reversed(_OPTIONS):
         wrapper = option(wrapper)

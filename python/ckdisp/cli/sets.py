@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from ..codegen.filter import compile_filter
 from ..codegen.key import KernelKey
 from .output import json_option, print_lines
 from .selection import Conditions, Selection, set_options
@@ -40,8 +41,8 @@ def list_command(
 ) -> None:
     """List the kernels of a set, a library or the prebuilt kernels.
 
-    Prints one canonical name a line; with --json the keys with their names. FAMILY, --arch and
-    --where narrow what a library holds, too.
+    Prints one canonical name a line; with --json the keys with their names. FAMILY, --arch,
+    --where and --filter narrow what a library holds, too.
     """
     if library is None and not prebuilt and selection.family and _is_path(selection.family):
         library = Path(selection.family)
@@ -62,12 +63,17 @@ def _registered(selection: Selection, library: Path | None) -> Iterator[KernelKe
     """The keys of a library, or of the prebuilt kernels, that the options accept."""
     from .. import Registry
 
-    if selection.spec or selection.preset or selection.tiles:
-        raise click.UsageError("--spec, --preset and --tiles declare sets; a library is built")
+    declared = (selection.spec, selection.preset, selection.tiles, selection.receipt)
+    if any(declared) or selection.sweep:
+        raise click.UsageError(
+            "--spec, --preset, --tiles, --receipt and --sweep declare sets; a library is built"
+        )
     registry = Registry.prebuilt() if library is None else Registry.load(library)
     families = [selection.family] if selection.family else []
     accepts = Conditions(families, selection.where, selection.arches)
-    return (kernel.key for kernel in registry.kernels() if accepts(kernel.key))
+    keep = compile_filter(selection.keep) if selection.keep else None
+    keys = (kernel.key for kernel in registry.kernels() if accepts(kernel.key))
+    return filter(keep, keys) if keep else keys
 
 
 def print_keys(keys: Iterable[KernelKey], as_json: bool) -> None:
