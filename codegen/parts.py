@@ -134,8 +134,19 @@ def remove(part: Part, other: Part) -> Part:
         return _remove_space(part, other)
     if isinstance(part, SpacePart):
         return _remove_keys(part, list(other))
-    kept = np.array([i for i, key in enumerate(part) if key not in other], np.int64)
-    return part if len(kept) == len(part) else part.select(kept)
+    lost = _shared(list(part), other)
+    return part if not lost.any() else part.select(np.flatnonzero(~lost))
+
+
+def _shared(keys: list[KernelKey], other: Part) -> Array:
+    """Whether each of ``keys`` is in ``other``."""
+    if not isinstance(other, SpacePart):
+        return np.array([key in other for key in keys], np.bool_)
+    found = np.array([type(key) is other.space.key_class for key in keys], np.bool_)
+    same = [key for key, is_same in zip(keys, found.tolist(), strict=True) if is_same]
+    if same:
+        found[found] = other.find(from_keys(other.space.key_class, same))
+    return found
 
 
 def _remove_keys(part: SpacePart, keys: list[KernelKey]) -> Part:
