@@ -16,7 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+import fmha_reference  # noqa: E402
 from ck_reference import compare  # noqa: E402
+from fmha_keys import fmha_key  # noqa: E402
 
 from ckdisp.codegen.key import KernelKey  # noqa: E402
 from ckdisp.codegen.make import make_key, parse_name  # noqa: E402
@@ -66,6 +68,41 @@ def convolutions() -> Iterator[KernelKey]:
             )
 
 
+def attention() -> Iterator[KernelKey]:
+    """Kernels of each family."""
+    pads = (1, 1, 1, 1)
+    wide = {"hdim": 128, "tile": (128, 128, 32, 128, 32, 128)}
+    for name in ("gfx90a", "gfx942", "gfx950"):
+        yield fmha_key("fwd", name, bias="bias")
+        yield fmha_key("fwd", name, **wide, pipeline="qr_async", padding=pads, mask="generic")
+        yield fmha_key("splitkv", name, padding=(1, 1, 0, 0))
+        yield fmha_key("splitkv_combine", name)
+        yield fmha_key("pagedkv", name, **wide, mode="group")
+        yield fmha_key("appendkv", name, padding=(0, 1, 0, 0))
+        yield fmha_key("batch_prefill", name, **wide)
+        yield fmha_key("bwd_dot_do_o", name)
+        yield fmha_key("bwd_dq_dk_dv", name)
+        yield fmha_key("bwd_convert_dq", name)
+    wmma = {"tile": (64, 64, 32, 64, 32, 64), "warp": (16,) * 6}
+    yield fmha_key("fwd", "gfx1201", **wmma, padding=pads)
+    yield fmha_key("splitkv", "gfx1201", **wmma, padding=(1, 1, 0, 0))
+
+
+def _differences_of_attention(key: KernelKey, folder: Path) -> int:
+    different = 0
+    for report, differences in fmha_reference.compare(key, folder):
+        print(
+            f"  variant {report.tail}: {report.vgpr} VGPR ({report.agpr} AGPR), "
+            f"{report.sgpr} SGPR, {report.lds_bytes} LDS, {report.vgpr_spills} spilled, "
+            f"{report.matrix_instructions} matrix, {report.instructions} instructions",
+            *(f"    {line}" for line in differences),
+            sep="\n",
+            flush=True,
+        )
+        different += bool(differences)
+    return different
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kernels", nargs="*", help="names of kernels")
@@ -75,13 +112,20 @@ def main() -> int:
     # small influence on the compiler.
     split = [(key, replace(key, split_k=True)) for key in samples()]
     keys = [parse_name(name) for name in options.kernels]
-    keys = keys or [key if other.check() else other for key, other in split] + [*convolutions()]
+    keys = keys or [
+        *(key if other.check() else other for key, other in split),
+        *convolutions(),
+        *attention(),
+    ]
     if options.archs:
         keys = [key for key in keys if key.arch in options.archs.split(",")]
     different = 0
     for key in keys:
         print(key.name, flush=True)
         with tempfile.TemporaryDirectory(prefix="ckdisp-compare-") as folder:
+            if key.op == "fmha":
+                different += _differences_of_attention(key, Path(folder))
+                continue
             found = compare(key, Path(folder))
         for each in found:
             hot, tail, atomic = each.variant

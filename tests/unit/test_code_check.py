@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ck_tile_lab import fmha_symbol
+from fmha_keys import fmha_key
 
 from ckdisp.code_objects import KernelReport, check_object
+from ckdisp.code_objects.names import variant
 from ckdisp.codegen.key import KernelKey
 from ckdisp.codegen.make import make_key
 
@@ -82,3 +86,63 @@ def test_what_leaves_the_registers(
     file = tmp_path / "kernel.o"
     file.touch()
     assert [problem.text for problem in check_object(file, key, [report])] == texts
+
+
+def _attention(key: KernelKey, *variants: int, opcode: str | None = None) -> list[KernelReport]:
+    matrix = {opcode: 4} if opcode else {}
+    return [report_of(key, hot_loop=None, tail=str(i), matrix=matrix) for i in variants]
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "count"),
+    [
+        ("fwd", {}, 1),
+        ("splitkv", {}, 2),
+        ("splitkv", {"mode": "group"}, 1),
+        ("splitkv", {"hdim": 128}, 4),
+        ("splitkv", {"hdim": 128, "bias": "alibi"}, 2),
+        ("splitkv", {"hdim": 128, "mode": "group"}, 2),
+        ("splitkv_combine", {}, 5),
+        ("bwd_dot_do_o", {}, 1),
+    ],
+)
+def test_variants_of_attention(
+    family: str, changes: dict[str, Any], count: int, tmp_path: Path
+) -> None:
+    key = fmha_key(family, "gfx942", **changes)
+    opcode = "v_mfma_f32_16x16x16_f16" if key.warp[0] else None
+    file = tmp_path / "kernel.o"
+    file.touch()
+    found = _attention(key, *range(count), opcode=opcode)
+    assert check_object(file, key, found) == []
+    fewer = check_object(file, key, found[1:])
+    assert [p.kind for p in fewer] == ["missing"]
+    more = _attention(key, *range(count + 1), opcode=opcode)
+    (problem,) = check_object(file, key, more)
+    assert problem.text == f"unexpected: variant {count}"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "opcode", "right"),
+    [
+        ("fp8bf16", "v_mfma_f32_32x32x16_fp8_fp8", True),
+        ("fp8bf16", "v_mfma_f32_32x32x8_bf16", False),
+        ("bf8", "v_mfma_f32_32x32x16_bf8_bf8", True),
+        ("fp32", "v_mfma_f32_16x16x4_f32", True),
+    ],
+)
+def test_matrix_instructions_of_attention(
+    dtype: str, opcode: str, right: bool, tmp_path: Path
+) -> None:
+    key = fmha_key("fwd", "gfx942", dtype=dtype)
+    file = tmp_path / "kernel.o"
+    file.touch()
+    kinds = [p.kind for p in check_object(file, key, _attention(key, 0, opcode=opcode))]
+    assert kinds == ([] if right else ["matrix"])
+
+
+def test_names_of_attention_kernels() -> None:
+    key = fmha_key("splitkv", "gfx942")
+    found = variant(fmha_symbol(key, 3))
+    assert found is not None
+    assert (found.key, found.hot_loop, found.tail, found.memory) == (key.name, None, "3", "set")
