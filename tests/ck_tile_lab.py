@@ -16,7 +16,7 @@ from ckdisp.codegen.emit.cpp_view import cpp_view
 from ckdisp.codegen.emit.unit import symbol, unit_text
 from ckdisp.codegen.headers import own_include_dirs
 from ckdisp.codegen.key import KernelKey
-from ckdisp.codegen.providers.ck_tile import CK_TILE, branch_of, compile_flags
+from ckdisp.codegen.providers.ck_tile import CK_TILE, branch_of, compile_flags, device_flags
 
 DEVICE_PASS = ("--offload-device-only", "--no-gpu-bundle-output")
 HOST_PASS = ("--offload-host-only", "-fPIC", "-fvisibility=hidden")
@@ -61,6 +61,8 @@ def compile_hip(
     hip = amd.toolchain()
     output = folder / f"{Path(source).stem}.{'o' if '--offload-host-only' in passes else 'co'}"
     flags = [*compile_flags(arch, arch, _takes, branch), *passes, "-I", str(folder)]
+    if "--offload-device-only" in passes:
+        flags += device_flags(branch)
     places = (*own_include_dirs(), hip.ck_include, *includes)
     flags += [f"-I{place}" for place in places]
     command = [*hip.command, *flags, "-c", str(folder / source), "-o", str(output)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -57,16 +58,17 @@ _DEFINES = {
     "rdna4": (*_OCP_FP8, _WMMA),
 }
 
-# What CK's own build passes for attention, by the branch of a key.
-_FLUSH = "-fgpu-flush-denormals-to-zero"
+# What CK's own build defines, by the branch of a key.
 _BRANCHES: dict[str, tuple[str, ...]] = {
     "gemm": (),
     "conv": (),
-    "fmha_fwd": (_FLUSH, "-DCK_TILE_FMHA_FWD_FAST_EXP2=1"),
-    "fmha_v3": (_FLUSH, "-DCK_TILE_FMHA_FWD_FAST_EXP2=1"),
+    "fmha_fwd": ("-DCK_TILE_FMHA_FWD_FAST_EXP2=1",),
+    "fmha_v3": ("-DCK_TILE_FMHA_FWD_FAST_EXP2=1",),
     # 3 rounds to bf16 by an assembler sequence, as flash-attention does.
-    "fmha_bwd": (_FLUSH, "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=3"),
+    "fmha_bwd": ("-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=3",),
 }
+# For its powers of 2 in attention; in device code alone, which is what it is about.
+_FLUSH = "-fgpu-flush-denormals-to-zero"
 # Its definition goes with the flag.
 _SCALAR_FP32 = ("-mllvm", "--amdgpu-disable-packed-fp32=1")
 
@@ -146,8 +148,15 @@ def _device_steps(
 
 
 def _tile_name(key: KernelKey) -> str:
-    values = (getattr(key, field) for field in TILE_FIELDS[key.op])
-    return "_".join("x".join(map(str, v)) if isinstance(v, tuple) else token(v) for v in values)
+    texts = (_text(getattr(key, field)) for field in TILE_FIELDS[key.op])
+    return "_".join(text for text in texts if text)
+
+
+def _text(value: object) -> str:
+    """A value in the name of a file; numbers that a family lacks are zeros at the end."""
+    if not isinstance(value, tuple):
+        return token(str(value))
+    return re.sub("(x0)+$", "", "x".join(map(str, value)))
 
 
 def _chunks(names: Sequence[str]) -> list[list[str]]:
@@ -184,7 +193,7 @@ def _variant(level: str, branch: str, setup: Setup) -> _Variant:
     name = f"ck_tile_{level}_{branch}"
     op = branch.partition("_")[0]
     flags = compile_flags(level, setup.targets.get(level, level), setup.hip_takes, branch)
-    device = (*flags, "--offload-device-only")
+    device = (*flags, *device_flags(branch))
     host = (*flags, *_HOST_FLAGS, "--offload-host-only")
     device_header = _header(f"{name}_device", op, device, setup, hip)
     host_header = _header(f"{name}_host", op, host, setup, hip)
@@ -209,6 +218,11 @@ def compile_flags(
         *((*_SCALAR_FP32, "-DCK_TILE_DISABLE_PACKED_FP32=1") if scalar else ()),
         *(word for words in _OPTIONAL if takes(words) for word in words),
     )
+
+
+def device_flags(branch: str) -> tuple[str, ...]:
+    """What the device pass of a unit needs beside them."""
+    return ("--offload-device-only", *((_FLUSH,) if branch.startswith("fmha") else ()))
 
 
 def _includes(setup: Setup, hip: HipToolchain) -> tuple[str, ...]:
