@@ -2,9 +2,6 @@
 #pragma once
 
 #include "guard.hpp"
-#include "mask.hpp"
-#include "shape.hpp"
-#include "types.hpp"
 
 namespace ckdisp::tile {
 
@@ -14,7 +11,6 @@ struct FmhaBackward : FmhaGuard<Key> {
   static constexpr bool is_group = key.mode == FmhaMode::group;
   using Types = FmhaTypesOf<key.dtype>;
   using T = typename Types::In;
-  using Float = typename Types::Float;
   static_assert(std::is_same_v<T, typename Types::Out> && sizeof(T) > 1,
                 "gradients are fp32, fp16 or bf16");
   static constexpr int variants = 1;
@@ -27,9 +23,9 @@ struct FmhaFamily<Family::fmha_bwd_dot_do_o, Key> : FmhaBackward<Key> {
   static constexpr const FmhaKey& key = Key::key;
   using Traits =
       ck::TileFmhaBwdOGradDotOTraits<key.padding[0] != 0, key.padding[3] != 0, blocks_of(key)>;
-  using Problem = ck::BlockFmhaBwdOGradDotOPipelineProblem<typename Base::T, typename Base::T,
-                                                           typename Base::Float, key.tile[0],
-                                                           key.hdim_v, Base::is_group, Traits>;
+  using Problem =
+      ck::BlockFmhaBwdOGradDotOPipelineProblem<typename Base::T, typename Base::T, float,
+                                               key.tile[0], key.hdim_v, Base::is_group, Traits>;
 
   template <int>
   using Ck = ck::FmhaBwdOGradDotOKernel<ck::BlockFmhaBwdOGradDotO<Problem>>;
@@ -40,7 +36,6 @@ struct FmhaFamily<Family::fmha_bwd_dq_dk_dv, Key> : FmhaBackward<Key> {
   using Base = FmhaBackward<Key>;
   static constexpr const FmhaKey& key = Key::key;
   using T = typename Base::T;
-  using Float = typename Base::Float;
   // Without a longest sequence of Q, blocks add to dQ in fp32.
   static constexpr bool accumulates = key.max_seq_len_q == 0;
   static_assert(key.dropout == (key.dropout_warp != 0), "dropout has a warp tile of 16 or 32");
@@ -52,11 +47,11 @@ struct FmhaFamily<Family::fmha_bwd_dq_dk_dv, Key> : FmhaBackward<Key> {
   // Without dropout CK spells the warp tile as 32.
   using Dropout = ck::BlockDropoutBwd<key.dropout, key.dropout_warp != 16, key.store_randval>;
   using Problem = ck::BlockFmhaBwdPipelineProblem<
-      T, T, T, T, Float, Float, Float, typename Base::Types::Bias, typename Base::Types::RandVal, T,
+      T, T, T, T, float, float, float, typename Base::Types::Bias, typename Base::Types::RandVal, T,
       T, T, T, T, typename Base::Types::Bias, typename FmhaBwdShapeOf<Key>::type, Base::is_group,
       key.deterministic, MaskOf<Key>, Dropout, key.use_trload, Traits>;
   template <bool pads>
-  using Epilogue = ck::Default2DEpilogue<ck::Default2DEpilogueProblem<Float, T, false, pads>>;
+  using Epilogue = ck::Default2DEpilogue<ck::Default2DEpilogueProblem<float, T, false, pads>>;
 
   template <int>
   using Ck = ck::FmhaBwdDQDKDVKernel<ck::BlockFmhaBwdDQDKDVPipeline<Problem>,
@@ -73,9 +68,9 @@ struct FmhaFamily<Family::fmha_bwd_convert_dq, Key> : FmhaBackward<Key> {
   using Traits =
       ck::TileFmhaBwdConvertQGradTraits<key.padding[0] != 0, key.padding[2] != 0, blocks_of(key)>;
   using Problem =
-      ck::BlockFmhaBwdConvertQGradPipelineProblem<typename Base::Float, typename Base::T,
-                                                  block_size, key.tile[0], key.tile[1], key.hdim_q,
-                                                  Base::is_group, key.deterministic, Traits>;
+      ck::BlockFmhaBwdConvertQGradPipelineProblem<float, typename Base::T, block_size, key.tile[0],
+                                                  key.tile[1], key.hdim_q, Base::is_group,
+                                                  key.deterministic, Traits>;
 
   template <int>
   using Ck = ck::FmhaBwdConvertQGradKernel<ck::BlockFmhaBwdConvertQGrad<Problem>>;

@@ -2,9 +2,6 @@
 #pragma once
 
 #include "guard.hpp"
-#include "mask.hpp"
-#include "shape.hpp"
-#include "types.hpp"
 
 namespace ckdisp::tile {
 
@@ -31,22 +28,21 @@ struct FmhaFwdPipeline<FmhaPipeline::qr_async_trload, Problem> {
 template <class Key>
 struct FmhaFamily<Family::fmha_fwd, Key> : FmhaForward<Key> {
   using Base = FmhaForward<Key>;
-  static constexpr const FmhaKey& key = Key::key;
-  using Types = FmhaTypesOf<key.dtype>;
-  using In = typename Types::In;
-  using Float = typename Types::Float;
+  using Base::key;
+  using typename Base::In;
+  using typename Base::Types;
 
   using Traits =
       ck::TileFmhaTraits<Base::pad_sq, Base::pad_sk, Base::pad_d, Base::pad_dv, key.logits,
                          bias_of(key.bias), /*kHasBiasGrad=*/false, key.lse, key.dropout,
                          Base::is_quantised, blocks_of(key), key.skip_min_seqlen_q>;
   using Problem =
-      ck::BlockFmhaPipelineProblem<In, In, In, Float, Float, typename Types::Bias,
-                                   typename Types::RandVal, Float, In, Float, typename Types::Out,
+      ck::BlockFmhaPipelineProblem<In, In, In, float, float, typename Types::Bias,
+                                   typename Types::RandVal, float, In, float, typename Base::Out,
                                    typename FmhaShapeOf<Key>::type, Base::is_group,
                                    FmhaVariantOf<Key>, MaskOf<Key>, key.use_trload, Traits>;
   using Epilogue = ck::Default2DEpilogue<
-      ck::Default2DEpilogueProblem<Float, typename Types::Out, Base::pad_sq, Base::pad_dv>>;
+      ck::Default2DEpilogueProblem<float, typename Base::Out, Base::pad_sq, Base::pad_dv>>;
 
   template <int>
   using Ck = ck::FmhaFwdKernel<typename FmhaFwdPipeline<key.pipeline, Problem>::type, Epilogue>;
@@ -57,10 +53,9 @@ template <class Key>
   requires(Key::key.pipeline == FmhaPipeline::v3)
 struct FmhaFamily<Family::fmha_fwd, Key> : FmhaForward<Key> {
   using Base = FmhaForward<Key>;
-  static constexpr const FmhaKey& key = Key::key;
-  using Types = FmhaTypesOf<key.dtype>;
-  using In = typename Types::In;
-  using Float = typename Types::Float;
+  using Base::key;
+  using typename Base::In;
+  using typename Base::Types;
   static_assert(!key.logits && !key.dropout && key.bias == FmhaBias::no && !Base::is_quantised &&
                     !key.skip_min_seqlen_q && !key.use_trload,
                 "v3 has no soft cap, dropout, bias or scales, and skips nothing");
@@ -68,11 +63,11 @@ struct FmhaFamily<Family::fmha_fwd, Key> : FmhaForward<Key> {
   using Traits = ck::TileFmhaFwdV3Traits<Base::pad_sq, Base::pad_sk, Base::pad_d, Base::pad_dv,
                                          key.lse, blocks_of(key)>;
   using Problem =
-      ck::BlockFmhaFwdV3PipelineProblem<In, In, In, Float, Float, Float, In, Float,
-                                        typename Types::Out, typename FmhaShapeOf<Key>::type,
+      ck::BlockFmhaFwdV3PipelineProblem<In, In, In, float, float, float, In, float,
+                                        typename Base::Out, typename FmhaShapeOf<Key>::type,
                                         Base::is_group, MaskOf<Key>, Traits>;
   using Epilogue = ck::Default2DEpilogue<
-      ck::Default2DEpilogueProblem<Float, typename Types::Out, /*kPadM=*/true, /*kPadN=*/true>>;
+      ck::Default2DEpilogueProblem<float, typename Base::Out, /*kPadM=*/true, /*kPadN=*/true>>;
 
   template <int>
   using Ck = ck::FmhaFwdV3Kernel<ck::BlockFmhaFwdV3Pipeline<Problem>, Epilogue>;

@@ -2,6 +2,9 @@
 #pragma once
 
 #include "../arch.hpp"
+#include "mask.hpp"
+#include "shape.hpp"
+#include "types.hpp"
 
 namespace ckdisp::tile {
 
@@ -21,6 +24,9 @@ struct FmhaGuard : ArchGuard<Key> {
 template <class Key>
 struct FmhaForward : FmhaGuard<Key> {
   static constexpr const FmhaKey& key = Key::key;
+  using Types = FmhaTypesOf<key.dtype>;
+  using In = typename Types::In;
+  using Out = typename Types::Out;
   static constexpr bool is_group = key.mode == FmhaMode::group;
   static constexpr bool pad_sq = key.padding[0] != 0, pad_sk = key.padding[1] != 0,
                         pad_d = key.padding[2] != 0, pad_dv = key.padding[3] != 0;

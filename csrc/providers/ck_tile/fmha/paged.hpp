@@ -2,19 +2,15 @@
 #pragma once
 
 #include "guard.hpp"
-#include "mask.hpp"
-#include "shape.hpp"
-#include "types.hpp"
 
 namespace ckdisp::tile {
 
 template <class Key>
 struct FmhaFamily<Family::fmha_pagedkv, Key> : FmhaForward<Key> {
   using Base = FmhaForward<Key>;
-  static constexpr const FmhaKey& key = Key::key;
-  using Types = FmhaTypesOf<key.dtype>;
-  using In = typename Types::In;
-  using Float = typename Types::Float;
+  using Base::key;
+  using typename Base::In;
+  using typename Base::Types;
 
   using Traits =
       ck::TileFmhaFwdPagedKVTraits<Base::pad_sq, Base::pad_sk, Base::pad_d, Base::pad_dv,
@@ -22,10 +18,10 @@ struct FmhaFamily<Family::fmha_pagedkv, Key> : FmhaForward<Key> {
                                    /*kHasBiasGrad=*/false, key.lse, key.paged_kv,
                                    Base::is_quantised, blocks_of(key), key.skip_min_seqlen_q>;
   using Problem = ck::BlockFmhaFwdPagedKVPipelineProblem<
-      In, In, In, Float, Float, typename Types::Bias, Float, In, Float, typename Types::Out,
+      In, In, In, float, float, typename Types::Bias, float, In, float, typename Base::Out,
       typename FmhaShapeOf<Key>::type, Base::is_group, FmhaVariantOf<Key>, MaskOf<Key>, Traits>;
   using Epilogue = ck::Default2DEpilogue<
-      ck::Default2DEpilogueProblem<Float, typename Types::Out, Base::pad_sq, Base::pad_dv>>;
+      ck::Default2DEpilogueProblem<float, typename Base::Out, Base::pad_sq, Base::pad_dv>>;
 
   template <int>
   using Ck = ck::FmhaFwdPagedKVKernel<ck::BlockFmhaFwdPagedKVPipelineQRKSVS<Problem>, Epilogue>;
@@ -34,10 +30,9 @@ struct FmhaFamily<Family::fmha_pagedkv, Key> : FmhaForward<Key> {
 template <class Key>
 struct FmhaFamily<Family::fmha_batch_prefill, Key> : FmhaForward<Key> {
   using Base = FmhaForward<Key>;
-  static constexpr const FmhaKey& key = Key::key;
-  using Types = FmhaTypesOf<key.dtype>;
-  using In = typename Types::In;
-  using Float = typename Types::Float;
+  using Base::key;
+  using typename Base::In;
+  using typename Base::Types;
   static_assert(key.page_size == 1 && key.kv_lookup_table == FmhaKvLookup::sglang &&
                     key.kv_memory_layout == FmhaKvLayout::linear,
                 "these CK Tile headers have batch prefill for pages of one row, found by ranges "
@@ -47,12 +42,12 @@ struct FmhaFamily<Family::fmha_batch_prefill, Key> : FmhaForward<Key> {
                                     key.logits, bias_of(key.bias), /*kHasBiasGrad=*/false, key.lse,
                                     key.dropout, Base::is_quantised, blocks_of(key)>;
   using Problem =
-      ck::BlockFmhaPipelineProblem<In, In, In, Float, Float, typename Types::Bias,
-                                   typename Types::RandVal, Float, In, Float, typename Types::Out,
+      ck::BlockFmhaPipelineProblem<In, In, In, float, float, typename Types::Bias,
+                                   typename Types::RandVal, float, In, float, typename Base::Out,
                                    typename FmhaShapeOf<Key>::type, Base::is_group,
                                    FmhaVariantOf<Key>, MaskOf<Key>, /*kUseTrLoad=*/false, Traits>;
   using Epilogue = ck::Default2DEpilogue<
-      ck::Default2DEpilogueProblem<Float, typename Types::Out, Base::pad_sq, Base::pad_dv>>;
+      ck::Default2DEpilogueProblem<float, typename Base::Out, Base::pad_sq, Base::pad_dv>>;
 
   template <int>
   using Ck = ck::FmhaBatchPrefillWithPagedKVCacheKernel<
@@ -62,8 +57,8 @@ struct FmhaFamily<Family::fmha_batch_prefill, Key> : FmhaForward<Key> {
 template <class Key>
 struct FmhaFamily<Family::fmha_appendkv, Key> : FmhaForward<Key> {
   using Base = FmhaForward<Key>;
-  static constexpr const FmhaKey& key = Key::key;
-  using In = typename FmhaTypesOf<key.dtype>::In;
+  using Base::key;
+  using typename Base::In;
 
   using Traits = ck::TileFmhaFwdAppendKVTraits<Base::pad_sq, Base::pad_sk, Base::pad_d,
                                                Base::pad_dv, blocks_of(key)>;

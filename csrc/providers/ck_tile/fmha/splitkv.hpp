@@ -2,9 +2,6 @@
 #pragma once
 
 #include "guard.hpp"
-#include "mask.hpp"
-#include "shape.hpp"
-#include "types.hpp"
 
 namespace ckdisp::tile {
 
@@ -24,10 +21,9 @@ struct FmhaSplitPipeline<FmhaPipeline::qr_nwarp_sshuffle, Problem> {
 template <class Key>
 struct FmhaFamily<Family::fmha_splitkv, Key> : FmhaForward<Key> {
   using Base = FmhaForward<Key>;
-  static constexpr const FmhaKey& key = Key::key;
-  using Types = FmhaTypesOf<key.dtype>;
-  using In = typename Types::In;
-  using Float = typename Types::Float;
+  using Base::key;
+  using typename Base::In;
+  using typename Base::Types;
 
   static constexpr bool merges =
       key.hdim_q == 128 && key.bias == FmhaBias::no && key.mask == FmhaMask::no;
@@ -45,10 +41,10 @@ struct FmhaFamily<Family::fmha_splitkv, Key> : FmhaForward<Key> {
       blocks_of(key)>;
   template <int I>
   using Problem = ck::BlockFmhaFwdSplitKVPipelineProblem<
-      In, In, In, Float, Float, typename Types::Bias, Float, In, Float, Float,
+      In, In, In, float, float, typename Types::Bias, float, In, float, float,
       typename FmhaShapeOf<Key>::type, Base::is_group, FmhaVariantOf<Key>, MaskOf<Key>, Traits<I>>;
   // It never pads: CK's raw stores would write beyond the rows of a tile.
-  using Epilogue = ck::Default2DEpilogue<ck::Default2DEpilogueProblem<Float, Float, false, false>>;
+  using Epilogue = ck::Default2DEpilogue<ck::Default2DEpilogueProblem<float, float, false, false>>;
 
   template <int I>
   using Ck = ck::FmhaFwdSplitKVKernel<typename FmhaSplitPipeline<key.pipeline, Problem<I>>::type,
@@ -59,9 +55,8 @@ struct FmhaFamily<Family::fmha_splitkv, Key> : FmhaForward<Key> {
 template <class Key>
 struct FmhaFamily<Family::fmha_splitkv_combine, Key> : FmhaForward<Key> {
   using Base = FmhaForward<Key>;
-  static constexpr const FmhaKey& key = Key::key;
-  using Types = FmhaTypesOf<key.dtype>;
-  using Float = typename Types::Float;
+  using Base::key;
+  using typename Base::Types;
 
   static constexpr int fewest = 3, variants = 5;
   static constexpr int most_splits = 1 << (fewest + variants - 1);
@@ -78,10 +73,10 @@ struct FmhaFamily<Family::fmha_splitkv_combine, Key> : FmhaForward<Key> {
                                           fewest + I, blocks_of(key)>;
   template <int I>
   using Problem =
-      ck::BlockFmhaSplitKVCombinePipelineProblem<Float, Float, typename Types::Out, key.hdim_v,
+      ck::BlockFmhaSplitKVCombinePipelineProblem<float, float, typename Base::Out, key.hdim_v,
                                                  Base::is_group, key.tile[0], Traits<I>>;
   using Epilogue =
-      ck::Default2DEpilogue<ck::Default2DEpilogueProblem<Float, typename Types::Out, false, false>>;
+      ck::Default2DEpilogue<ck::Default2DEpilogueProblem<float, typename Base::Out, false, false>>;
 
   template <int I>
   using Ck =

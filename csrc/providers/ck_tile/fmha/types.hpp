@@ -5,13 +5,13 @@
 
 namespace ckdisp::tile {
 
-// Q, K, V and P; O; the bias, which has the type of Q but for bytes.
+// Q, K, V and P; O; the bias, which has the type of Q but for bytes. Sums, the softmax and its
+// logarithm are fp32.
 template <class In_, class Out_, class Bias_>
 struct FmhaElements {
   using In = In_;
   using Out = Out_;
   using Bias = Bias_;
-  using Float = float;  // sums, the softmax and its logarithm
   using RandVal = std::uint8_t;
 };
 

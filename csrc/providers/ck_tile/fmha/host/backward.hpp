@@ -5,17 +5,20 @@
 
 namespace ckdisp::tile {
 
+// A kernel that goes through rows of Q.
 template <class Key>
-struct FmhaCall<Family::fmha_bwd_dot_do_o, Key> {
-  static constexpr const FmhaKey& key = Key::key;
-  using Ck = typename FmhaKernel<Key, 0>::Ck;
-
-  static int variant(const FmhaProblemData&, const FmhaArgs&) { return 0; }
-
+struct RowByRow : OneVariant {
   template <int>
   static auto grid(const FmhaProblemData& p, const FmhaArgs&) {
+    using Ck = typename FmhaKernel<Key, 0>::Ck;
     return Ck::GridSize(narrow(p.batch), narrow(p.nhead_q), narrow(p.seqlen_q));
   }
+};
+
+template <class Key>
+struct FmhaCall<Family::fmha_bwd_dot_do_o, Key> : RowByRow<Key> {
+  static constexpr const FmhaKey& key = Key::key;
+  using Ck = typename FmhaKernel<Key, 0>::Ck;
 
   template <int>
   static auto arguments(const FmhaProblemData& p, const FmhaArgs& a) {
@@ -33,12 +36,10 @@ struct FmhaCall<Family::fmha_bwd_dot_do_o, Key> {
 };
 
 template <class Key>
-struct FmhaCall<Family::fmha_bwd_dq_dk_dv, Key> {
+struct FmhaCall<Family::fmha_bwd_dq_dk_dv, Key> : OneVariant {
   static constexpr const FmhaKey& key = Key::key;
   using Ck = typename FmhaKernel<Key, 0>::Ck;
   static constexpr bool accumulates = FmhaOf<Key>::accumulates;
-
-  static int variant(const FmhaProblemData&, const FmhaArgs&) { return 0; }
 
   template <int>
   static auto grid(const FmhaProblemData& p, const FmhaArgs&) {
@@ -80,16 +81,9 @@ struct FmhaCall<Family::fmha_bwd_dq_dk_dv, Key> {
 };
 
 template <class Key>
-struct FmhaCall<Family::fmha_bwd_convert_dq, Key> {
+struct FmhaCall<Family::fmha_bwd_convert_dq, Key> : RowByRow<Key> {
   static constexpr const FmhaKey& key = Key::key;
   using Ck = typename FmhaKernel<Key, 0>::Ck;
-
-  static int variant(const FmhaProblemData&, const FmhaArgs&) { return 0; }
-
-  template <int>
-  static auto grid(const FmhaProblemData& p, const FmhaArgs&) {
-    return Ck::GridSize(narrow(p.batch), narrow(p.nhead_q), narrow(p.seqlen_q));
-  }
 
   template <int>
   static auto arguments(const FmhaProblemData& p, const FmhaArgs& a) {

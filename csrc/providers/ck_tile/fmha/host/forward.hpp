@@ -6,12 +6,10 @@
 namespace ckdisp::tile {
 
 template <class Key>
-struct FmhaCall<Family::fmha_fwd, Key> {
+struct FmhaCall<Family::fmha_fwd, Key> : OneVariant {
   static constexpr const FmhaKey& key = Key::key;
   using Ck = typename FmhaKernel<Key, 0>::Ck;
   static constexpr bool is_group = key.mode == FmhaMode::group;
-
-  static int variant(const FmhaProblemData&, const FmhaArgs&) { return 0; }
 
   template <int>
   static auto grid(const FmhaProblemData& p, const FmhaArgs& a) {

@@ -6,12 +6,10 @@
 namespace ckdisp::tile {
 
 template <class Key>
-struct FmhaCall<Family::fmha_pagedkv, Key> {
+struct FmhaCall<Family::fmha_pagedkv, Key> : OneVariant {
   static constexpr const FmhaKey& key = Key::key;
   using Ck = typename FmhaKernel<Key, 0>::Ck;
   static constexpr bool is_group = key.mode == FmhaMode::group;
-
-  static int variant(const FmhaProblemData&, const FmhaArgs&) { return 0; }
 
   template <int>
   static auto grid(const FmhaProblemData& p, const FmhaArgs& a) {
@@ -46,11 +44,9 @@ struct FmhaCall<Family::fmha_pagedkv, Key> {
 };
 
 template <class Key>
-struct FmhaCall<Family::fmha_batch_prefill, Key> {
+struct FmhaCall<Family::fmha_batch_prefill, Key> : OneVariant {
   static constexpr const FmhaKey& key = Key::key;
   using Ck = typename FmhaKernel<Key, 0>::Ck;
-
-  static int variant(const FmhaProblemData&, const FmhaArgs&) { return 0; }
 
   template <int>
   static auto grid(const FmhaProblemData& p, const FmhaArgs&) {
@@ -89,11 +85,9 @@ struct FmhaCall<Family::fmha_batch_prefill, Key> {
 
 // K and V are the cache, which the kernel writes, as it does Q if that is rotated.
 template <class Key>
-struct FmhaCall<Family::fmha_appendkv, Key> {
+struct FmhaCall<Family::fmha_appendkv, Key> : OneVariant {
   static constexpr const FmhaKey& key = Key::key;
   using Ck = typename FmhaKernel<Key, 0>::Ck;
-
-  static int variant(const FmhaProblemData&, const FmhaArgs&) { return 0; }
 
   template <int>
   static auto grid(const FmhaProblemData& p, const FmhaArgs&) {

@@ -75,4 +75,9 @@ struct CkRows {
 template <Family, class Key>
 struct FmhaCall;
 
+// Of keys with one kernel.
+struct OneVariant {
+  static int variant(const FmhaProblemData&, const FmhaArgs&) { return 0; }
+};
+
 }  // namespace ckdisp::tile
