@@ -1,0 +1,306 @@
+"""Attention kernels of the CPU, compiled here: values against whole matrices in float64."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from fmha_check import TOLERANCE, Case, close, normal, random_case
+
+import ckdisp
+
+LEVEL = ckdisp.host_arches()[0]
+FORWARD = ("fwd", "splitkv", "splitkv_combine", "pagedkv", "batch_prefill")
+BACKWARD = ("bwd_dot_do_o", "bwd_dq_dk_dv", "bwd_convert_dq")
+
+
+def declared(family: str, dtype: str) -> ckdisp.KernelSet:
+    """The kernel that is built by default, and one whose small blocks have many edges."""
+    kernels = ckdisp.KernelSet.sweep(f"fmha.{family}", arch=LEVEL, where={"dtype": [dtype]})
+    small = ckdisp.make_key(f"fmha.{family}", arch=LEVEL, dtype=dtype, tile=(24, 48))
+    return kernels | ckdisp.KernelSet([small])
+
+
+@pytest.fixture(scope="module")
+def dispatchers(tmp_path_factory: pytest.TempPathFactory) -> list[ckdisp.Dispatcher]:
+    """For one thread and for three."""
+    kernels = ckdisp.KernelSet()
+    for family in (*FORWARD, *BACKWARD, "appendkv"):
+        kernels |= declared(family, "fp32")
+    for family in ("fwd", *BACKWARD):
+        kernels |= declared(family, "bf16")
+    for dtype in ("fp16", "fp8fp32", "bf8"):
+        kernels |= declared("fwd", dtype)
+    registry = kernels.build(cache_dir=tmp_path_factory.mktemp("jit"), progress=False)
+    return [ckdisp.Dispatcher(registry, num_threads=n) for n in (1, 3)]
+
+
+def names(dispatcher: ckdisp.Dispatcher, family: str, dtype: str) -> list[str]:
+    found = dispatcher.registry.kernels(family=f"fmha.{family}")
+    return [kernel.name for kernel in found if kernel.key.dtype == dtype]
+
+
+def laid_out(case: Case, layout: str) -> list[Any]:
+    tensors = [case.q, case.k, case.v]
+    if layout == "bshd":
+        tensors = [np.ascontiguousarray(x.swapaxes(1, 2)) for x in tensors]
+    return tensors
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_random_forward(dispatchers: list[ckdisp.Dispatcher], dtype: str, layout: str) -> None:
+    draw = random.Random(layout)
+    for i in range(40):
+        case = random_case(draw, dtype)
+        want_o, want_lse = case.reference()
+        dispatcher = dispatchers[i % 2]
+        for name in names(dispatcher, "fwd", dtype):
+            o, lse = dispatcher.fmha_fwd(
+                *laid_out(case, layout), layout=layout, return_lse=True, kernel=name, **case.how
+            )
+            o = o if layout == "bhsd" else o.swapaxes(1, 2)
+            close(o, want_o, TOLERANCE[dtype], f"o of {case.shape} {case.how} by {name}")
+            close(lse, want_lse, TOLERANCE["fp32"], f"lse of {case.shape} {case.how} by {name}")
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_random_backward(dispatchers: list[ckdisp.Dispatcher], dtype: str) -> None:
+    draw = random.Random(3)
+    for i in range(40):
+        case = random_case(draw, dtype)
+        dispatcher = dispatchers[i % 2]
+        do = normal(draw, *case.q.shape[:3], case.v.shape[3], dtype=dtype)
+        o, lse, *want = case.reference(do)
+        o, lse = o.astype(do.dtype), lse.astype(np.float32)
+        has_bias = "bias" in case.how
+        for name in names(dispatcher, "bwd_dq_dk_dv", dtype):
+            found = dispatcher.fmha_bwd(
+                do, case.q, case.k, case.v, o, lse, return_dbias=has_bias, kernel=name, **case.how
+            )
+            assert len(found) == 3 + has_bias
+            # The rounding of O, which delta is made from, grows with what dropout multiplies by.
+            tolerance = 2 * TOLERANCE[dtype] / (1 - case.how.get("dropout_p", 0.0))
+            for what, got, right in zip(("dq", "dk", "dv", "dbias"), found, want, strict=False):
+                close(got, right, tolerance, f"{what} of {case.shape} {case.how} by {name}")
+
+
+def test_threads_and_calls_do_not_change_gradients(dispatchers: list[ckdisp.Dispatcher]) -> None:
+    draw = random.Random(5)
+    q, k, v, do = (normal(draw, 1, 1, 300, 32) for _ in range(4))
+    one, three = dispatchers
+    o, lse = one.fmha_fwd(q, k, v, return_lse=True)
+    first = three.fmha_bwd(do, q, k, v, o, lse, deterministic=True)
+    for _ in range(3):
+        again = three.fmha_bwd(do, q, k, v, o, lse, deterministic=True)
+        for x, y in zip(first, again, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("splits", [1, 2, 7])
+def test_random_parts_of_the_keys(dispatchers: list[ckdisp.Dispatcher], splits: int) -> None:
+    draw = random.Random(splits)
+    for i in range(20):
+        case = random_case(draw, "fp32", dropout=False)
+        want_o, want_lse = case.reference()
+        dispatcher = dispatchers[i % 2]
+        for name in names(dispatcher, "splitkv", "fp32"):
+            o, lse = dispatcher.fmha_splitkv(
+                case.q, case.k, case.v, num_splits=splits, return_lse=True, kernel=name, **case.how
+            )
+            close(o, want_o, TOLERANCE["fp32"], f"o of {case.shape} {case.how}")
+            close(lse, want_lse, TOLERANCE["fp32"], f"lse of {case.shape} {case.how}")
+
+
+def pages_of(draw: random.Random, x: Any, size: int) -> tuple[Any, Any]:
+    """``x`` in pages in a random order, with one that nobody uses, and their table."""
+    b, h, rows, d = x.shape
+    count = -(-rows // size)
+    order = list(range(b * count + 1))
+    draw.shuffle(order)
+    table = np.array(order[: b * count], np.int32).reshape(b, count)
+    pages = np.full((b * count + 1, h, size, d), np.nan, x.dtype)
+    for i in range(b):
+        for j in range(count):
+            part = x[i, :, j * size : (j + 1) * size]
+            pages[table[i, j], :, : part.shape[1]] = part
+    return pages, table
+
+
+@pytest.mark.parametrize("size", [1, 16, 48])
+def test_random_pages(dispatchers: list[ckdisp.Dispatcher], size: int) -> None:
+    for i in range(20):
+        draw = random.Random(100 * size + i)
+        case = random_case(draw, "fp32", dropout=False)
+        state = draw.getstate()
+        k, table = pages_of(draw, case.k, size)
+        draw.setstate(state)
+        v, _ = pages_of(draw, case.v, size)
+        lengths = np.full(case.k.shape[0], case.k.shape[2], np.int32)
+        want, _ = case.reference()
+        how = {**case.how, "page_table": table, "seqlens_k": lengths}
+        how["max_seqlen_k"] = case.k.shape[2]
+        for call in ("fmha_pagedkv", "fmha_splitkv"):
+            o = getattr(dispatchers[i % 2], call)(case.q, k, v, **how)
+            close(o, want, TOLERANCE["fp32"], f"{call} of {case.shape} {case.how}")
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("lookup", ["vllm", "sglang"])
+def test_batch_prefill(dispatchers: list[ckdisp.Dispatcher], lookup: str, vectors: bool) -> None:
+    draw = random.Random(lookup)
+    lengths_q, lengths_k, size = [3, 0, 70, 1], [40, 8, 130, 100], 8
+    starts = np.concatenate([[0], np.cumsum(lengths_q)]).astype(np.int32)
+    q = normal(draw, 4, int(starts[-1]), 64)
+    k, v = normal(draw, 4, 2, 136, 64), normal(draw, 4, 2, 136, 24)
+    state = draw.getstate()
+    kp, table = pages_of(draw, k, size)
+    draw.setstate(state)
+    vp, _ = pages_of(draw, v, size)
+    if vectors:
+        kp = kp.reshape(*kp.shape[:3], 16, 4).transpose(0, 1, 3, 2, 4).copy()
+        vp = vp.reshape(*vp.shape[:2], 2, 4, 24).swapaxes(3, 4).copy()
+    used = [-(-n // size) for n in lengths_k]
+    if lookup == "vllm":
+        how: dict[str, Any] = {"page_table": table, "seqlens_k": np.array(lengths_k, np.int32)}
+    else:
+        how = {
+            "page_table": np.concatenate([row[:n] for row, n in zip(table, used, strict=True)]),
+            "page_indptr": np.concatenate([[0], np.cumsum(used)]).astype(np.int32),
+            "last_page_len": np.array([(n - 1) % size + 1 for n in lengths_k], np.int32),
+            "max_seqlen_k": max(lengths_k),
+        }
+    how |= {"kv_lookup": lookup, "cu_seqlens_q": starts, "mask": "bottom_right"}
+    for dispatcher in dispatchers:
+        o, lse = dispatcher.fmha_batch_prefill(q, kp, vp, layout="bhsd", return_lse=True, **how)
+        for b in range(4):
+            rows, keys = slice(starts[b], starts[b + 1]), slice(0, lengths_k[b])
+            part = (q[None, :, rows], k[b : b + 1, :, keys], v[b : b + 1, :, keys])
+            want_o, want_lse = Case(*part, {"mask": "bottom_right"}).reference()
+            close(o[:, rows], want_o[0], TOLERANCE["fp32"], f"o of sequence {b}")
+            close(lse[:, rows], want_lse[0], TOLERANCE["fp32"], f"lse of sequence {b}")
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_sequences_of_many_lengths(dispatchers: list[ckdisp.Dispatcher], dtype: str) -> None:
+    draw = random.Random(9)
+    lengths_q, lengths_k = [3, 0, 70, 1, 5], [40, 8, 130, 100, 0]
+    starts_q, starts_k = (
+        np.concatenate([[0], np.cumsum(n)]).astype(np.int32) for n in (lengths_q, lengths_k)
+    )
+    q, do = (normal(draw, 4, int(starts_q[-1]), 32, dtype=dtype) for _ in range(2))
+    k, v = (normal(draw, 2, int(starts_k[-1]), 32, dtype=dtype) for _ in range(2))
+    how = {"mask": "bottom_right", "dropout_p": 0.2, "seed": 5, "offset": 1}
+    for dispatcher in dispatchers:
+        varying = {"cu_seqlens_q": starts_q, "cu_seqlens_k": starts_k, **how}
+        o, lse = dispatcher.fmha_fwd(q, k, v, return_lse=True, **varying)
+        dq, dk, dv = dispatcher.fmha_bwd(do, q, k, v, o, lse, **varying)
+        for b in range(5):
+            rows = slice(starts_q[b], starts_q[b + 1])
+            keys = slice(starts_k[b], starts_k[b + 1])
+            case = OneOfMany(q[None, :, rows], k[None, :, keys], v[None, :, keys], how)
+            case.batch = b
+            want = case.reference(do[None, :, rows])
+            tolerance = 2 * TOLERANCE[dtype]
+            close(o[:, rows], want[0][0], tolerance, f"o of sequence {b}")
+            close(lse[:, rows], want[1][0], tolerance, f"lse of sequence {b}")
+            close(dq[:, rows], want[2][0], tolerance, f"dq of sequence {b}")
+            close(dk[:, keys], want[3][0], tolerance, f"dk of sequence {b}")
+            close(dv[:, keys], want[4][0], tolerance, f"dv of sequence {b}")
+
+
+class OneOfMany(Case):
+    """One sequence, which has random numbers of its own."""
+
+    batch = 0
+
+    def kept(self) -> Any:
+        import fmha_check
+
+        _, h, sq, sk = self.shape
+        drawn = [
+            fmha_check.random_bytes(
+                self.how["seed"], self.how["offset"], self.batch * h + i, sq, sk
+            )
+            for i in range(h)
+        ]
+        return np.array(drawn)[None], self.how["dropout_p"]
+
+
+def test_random_bytes_are_stored_and_used_again(dispatchers: list[ckdisp.Dispatcher]) -> None:
+    draw = random.Random(2)
+    how = {"dropout_p": 0.4, "seed": 2**63 + 7, "offset": 12, "mask": "top_left"}
+    case = Case(*(normal(draw, 2, 2, n, 16) for n in (30, 50, 50)), how)
+    for dispatcher in dispatchers:
+        _, stored = dispatcher.fmha_fwd(case.q, case.k, case.v, return_randval=True, **how)
+        np.testing.assert_array_equal(stored, case.kept()[0])
+
+
+@pytest.mark.parametrize("dtype", ["fp8", "bf8"])
+def test_quantised_tensors(dispatchers: list[ckdisp.Dispatcher], dtype: str) -> None:
+    draw = random.Random(4)
+    out = {"fp8": "fp8fp32", "bf8": "bf8"}[dtype]
+    scales = {"q_scale": 0.5, "k_scale": 2.0, "v_scale": 0.25}
+    for i in range(20):
+        case = random_case(draw, dtype)
+        want, _ = case.reference()
+        scaled = Case(case.q, case.k, case.v, case.how)
+        tolerance = TOLERANCE[dtype] if out == "fp8fp32" else 0.13
+        dispatcher = dispatchers[i % 2]
+        o = dispatcher.fmha_fwd(
+            case.q, case.k, case.v, out_dtype="fp32" if out == "fp8fp32" else dtype, **case.how
+        )
+        close(o, want, tolerance, f"{case.shape} {case.how}")
+        o = dispatcher.fmha_fwd(
+            scaled.q, scaled.k, scaled.v, out_dtype="fp32" if out == "fp8fp32" else dtype,
+            **scales, **case.how,
+        )  # fmt: skip
+        close(o, want * 0.25, tolerance, f"{case.shape} {case.how} with scales")
+
+
+def test_scales_of_blocks(dispatchers: list[ckdisp.Dispatcher]) -> None:
+    draw = random.Random(6)
+    q, k, v = (normal(draw, 1, 2, 300, 32, dtype="fp8") for _ in range(3))
+    scales = [abs(normal(draw, 1, 2, 3)) for _ in range(3)]
+    wide = [
+        x.astype(np.float32) * np.repeat(s, 128, 2)[:, :, :300, None]
+        for x, s in zip((q, k, v), scales, strict=True)
+    ]
+    want, _ = Case(*wide, {"mask": "top_left"}).reference()
+    names_of = ("q_scale", "k_scale", "v_scale")
+    o = dispatchers[1].fmha_fwd(
+        q, k, v, mask="top_left", qscale="blockscale", out_dtype="fp32",
+        **dict(zip(names_of, scales, strict=True)),
+    )  # fmt: skip
+    close(o, want, TOLERANCE["fp32"], "blocks")
+
+
+def test_very_large_scores_and_nan(dispatchers: list[ckdisp.Dispatcher]) -> None:
+    draw = random.Random(8)
+    q, k, v = (normal(draw, 1, 1, n, 8) for n in (20, 40, 40))
+    case = Case(q * 1000, k * 1000, v)
+    want, _ = case.reference()
+    for dispatcher in dispatchers:
+        close(dispatcher.fmha_fwd(case.q, case.k, case.v), want, 1e-4, "large scores")
+        bad = q.copy()
+        bad[0, 0, 3, 2] = np.nan
+        o = dispatcher.fmha_fwd(bad, k, v)
+        assert np.isnan(o[0, 0, 3]).all()
+        assert np.isfinite(np.delete(o, 3, 2)).all()
+
+
+def test_nothing_to_attend_to(dispatchers: list[ckdisp.Dispatcher]) -> None:
+    draw = random.Random(8)
+    q, k, v = normal(draw, 2, 2, 5, 8), normal(draw, 2, 1, 0, 8), normal(draw, 2, 1, 0, 8)
+    for dispatcher in dispatchers:
+        o, lse = dispatcher.fmha_fwd(q, k, v, return_lse=True)
+        assert (o == 0).all()
+        assert np.isneginf(lse).all()
+        dq, dk, _ = dispatcher.fmha_bwd(q, q, k, v, o, lse)
+        assert (dq == 0).all()
+        assert dk.shape == k.shape
+        _, dk, dv = dispatcher.fmha_bwd(q[:, :, :0], q[:, :, :0], q, q, q[:, :, :0], lse[:, :, :0])
+        assert (dk == 0).all()
+        assert (dv == 0).all()
