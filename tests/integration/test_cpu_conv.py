@@ -47,7 +47,7 @@ def random_case(draw: random.Random, rank: int, dtype: str) -> Case:
     groups = draw.randint(1, 70) if small else draw.choice([1, 1, 2, 3])
     c, k = draw.randint(1, 40), draw.randint(1, 50)
     if small:
-        c = k = draw.choice([1, 1, 2, 4, 8, 16])
+        c = k = draw.choice([1, 1, 2, 4, 8, 16, 24, 32])
     if draw.randint(0, 5) == 0:  # what filter1x1_stride1_pad0 takes
         taps, stride, pads = [1] * rank, [1] * rank, [(0, 0)] * rank
     else:
@@ -117,6 +117,19 @@ EDGES = {
     "deep": ((1, 300, 4, 4), (70, 300, 3, 3), {"padding": 1}),
     "groups of four": ((2, 64, 9, 19), (64, 4, 3, 3), {"padding": 1, "groups": 16}),
     "groups of a vector": ((1, 48, 5, 40), (48, 16, 3, 5), {"padding": 2, "groups": 3}),
+    "groups of two vectors": ((1, 96, 6, 21), (96, 32, 3, 3), {"padding": 1, "groups": 3}),
+    "depthwise, wide filters": ((2, 19, 9, 30), (19, 1, 5, 7), {"padding": 3, "groups": 19}),
+    "depthwise, every second pixel": (
+        (2, 33, 17, 31),
+        (33, 1, 3, 3),
+        {"padding": 1, "groups": 33, "stride": 2},
+    ),
+    "depthwise, taps apart": (
+        (1, 8, 14, 40),
+        (8, 1, 3, 5),
+        {"padding": 4, "groups": 8, "dilation": (5, 3), "stride": (1, 2)},
+    ),
+    "depthwise volumes": ((2, 8, 5, 6, 17), (8, 1, 3, 3, 3), {"padding": 1, "groups": 8}),
     "groups that grow": ((2, 64, 9, 9), (128, 4, 3, 3), {"padding": 1, "groups": 16}),
     "no image": ((0, 4, 9, 9), (8, 4, 3, 3), {}),
     "the first layer of ResNet": ((1, 3, 40, 40), (64, 3, 7, 7), {"stride": 2, "padding": 3}),

@@ -1,9 +1,12 @@
 // Pipeline `direct`: convolutions of small groups that have as many input as output channels, one
 // of each in depthwise ones. Vectors run over the channels of all groups, which lie side by side.
-// Of a key's register tile, m is the number of pixels and n that of channels.
+// Of a key's register tile, m x n is the number of sums that are kept in registers.
 #pragma once
 
+#include "../cost.hpp"
 #include "direct_weights.hpp"
+#include "lines.hpp"
+#include "strips.hpp"
 
 namespace ckdisp::cpu {
 namespace {
@@ -12,78 +15,147 @@ template <class Kernel>
 struct ConvDirect {
   using T = Traits<Core<Kernel>>;
   using S = typename T::S;
-  using F = typename T::F;
-  using I = typename T::I;
   static constexpr const ConvKey& key = Kernel::key;
   static constexpr bool forward = key.family == Family::conv_fwd;
   static constexpr bool weights = key.family == Family::conv_bwd_weight;
   static constexpr Dtype type_a = T::key.dtype_a, type_b = T::key.dtype_b, type_c = T::key.dtype_c;
-  static constexpr int size_a = size_of(type_a), size_c = size_of(type_c);
-  static constexpr int pixels = T::mr, vectors = T::nv, lanes = T::lanes, block = T::nr;
+  static constexpr int size_c = size_of(type_c);
+  static constexpr int lanes = T::lanes;
+  using Strips = cpu::Strips<T, type_c>;
+  using Source = Lines<T, type_a>;
+  static constexpr Index largest_group = weights ? lanes : 32;
+  static constexpr Index largest_lines = Index{1} << 22;  // floats
 
   static bool supports(const ConvProblemData& p, Refusal* refusal) {
-    if (p.c == p.k && p.c > 0 && lanes % p.c == 0) return true;
-    return refuse(refusal, Reason::channels,
-                  "a group has %lld input and %lld output channels; a direct kernel takes equal "
-                  "numbers that divide %d",
-                  static_cast<long long>(p.c), static_cast<long long>(p.k), lanes);
+    const bool vectors = p.c > 0 && (lanes % p.c == 0 || p.c % lanes == 0);
+    if (p.c != p.k || !vectors || p.c > largest_group) {
+      return refuse(refusal, Reason::channels,
+                    "a group has %lld input and %lld output channels; a direct kernel takes equal "
+                    "numbers up to %lld that divide %d or that it divides",
+                    static_cast<long long>(p.c), static_cast<long long>(p.k),
+                    static_cast<long long>(largest_group), lanes);
+    }
+    if constexpr (!weights) {
+      const Index held = LineLayout::of<forward>(p, vectors_of_block(p), lanes).size;
+      if (held > largest_lines) {
+        return refuse(refusal, Reason::shape,
+                      "the lines that a line of the result meets, with their padding, take %lld "
+                      "values of a vector's channels; a direct kernel holds up to %lld",
+                      static_cast<long long>(held), static_cast<long long>(largest_lines));
+      }
+    }
+    return true;
   }
 
   static double seconds(const ConvProblemData& p, int threads) {
-    // Two loads a cycle, one for each multiplication of a vector, at 2.5 GHz, or one permutation;
-    // and every tensor once.
-    const auto multiplied = static_cast<double>(out_pixels(p) * filter_taps(p) * p.c) *
-                            static_cast<double>(ceil_div(p.g * p.c, lanes));
-    const auto moved = static_cast<double>(p.g * p.c) *
-                       static_cast<double>(in_pixels(p) * size_of(key.dtype_in) +
-                                           out_pixels(p) * size_of(key.dtype_out));
-    return (multiplied / (p.c == 1 ? 5e9 : 2.5e9) + moved / 1e10) / threads;
+    using C = Cost<Core<Kernel>>;
+    const Axis along = axis<forward>(p, 2, 0);
+    const bool slides = along.tap_step == 1 && along.step <= 2 && along.taps >= 3;
+    // A load for each multiplication, or for each three.
+    const double cycles = C::multiplies(1) * (slides && !weights ? 0.6 : 1);
+    const auto vectors = static_cast<double>(ceil_div(p.g * p.c, lanes));
+    const double sums = static_cast<double>(out_pixels(p) * filter_taps(p) * p.c) * cycles;
+    const auto copied = static_cast<double>(forward ? in_pixels(p) : out_pixels(p));
+    const double moved = static_cast<double>(p.g * p.c) *
+                         static_cast<double>(in_pixels(p) * size_of(key.dtype_in) +
+                                             out_pixels(p) * size_of(key.dtype_out));
+    return (vectors * (sums + 3 * copied) / C::hertz + moved / C::memory) / threads;
   }
 
   static std::uint64_t workspace_size(const ConvProblemData& p, int threads) {
-    return weights ? 0 : static_cast<std::uint64_t>(Parts(p, threads).size);
+    return weights ? 0 : static_cast<std::uint64_t>(Plan(p, threads).size);
   }
 
   static void run(const ConvProblemData& p, const ConvArgs& args, void* workspace, int threads) {
     if constexpr (weights) {
       DirectWeights<Kernel>::run(p, args, threads);
     } else {
-      const Parts parts(p, threads);
-      auto* const taps = static_cast<float*>(workspace);
-      transpose_weights(p, args.wei, taps);
-      char* const zeros = at(workspace, parts.zeros);
-      for (Index i = 0; i < parts.meetings - parts.zeros; ++i) zeros[i] = 0;
-      for_each_geometry<forward>(p, [&](const Geometry& g) {
-        const Call call{p, g, forward ? args.in : args.out, taps, zeros, args.result, p.g * p.c};
-        gather(call, at(workspace, parts.meetings), threads);
+      const Plan plan(p, threads);
+      if (plan.parts == 0) return;
+      Call call{p, plan, {}, forward ? args.in : args.out, nullptr, args.result};
+      auto* axes_of = reinterpret_cast<Axis*>(workspace);
+      for (int d = 0; d < kDims; ++d) {
+        call.axes[d] = axes_of;
+        for (Index i = 0; i < plan.axes[d]; ++i) *axes_of++ = axis<forward>(p, d, i);
+      }
+      auto* const packed = reinterpret_cast<float*>(at(workspace, plan.weights));
+      transpose_weights(p, args.wei, packed);
+      call.weights = packed;
+      std::int64_t counter = 0;
+      parallel(threads, [&](int thread, int team) {
+        Tickets tickets(&counter, plan.parts, team);
+        char* const own = at(workspace, plan.threads + thread * plan.bytes_thread);
+        auto* const met = reinterpret_cast<MetLine*>(own);
+        auto* const held = reinterpret_cast<Index*>(own + plan.bytes_met);
+        auto* const floats = reinterpret_cast<float*>(own + plan.bytes_met + plan.bytes_held);
+        Source source(plan.lines, floats, held);
+        for (Index part = tickets.take(); part >= 0; part = tickets.take()) {
+          some_lines(call, part, source, met);
+        }
       });
     }
   }
 
  private:
-  static Index padded(const ConvProblemData& p) { return round_up(p.g * p.c, block); }
+  // Of whole groups and whole cache lines, and as many as a first-level cache holds with the lines.
+  static Index vectors_of_block(const ConvProblemData& p) {
+    constexpr Index limit = 4096;  // floats
+    constexpr Index near = 64 / size_of(type_a) / lanes;
+    const Index group = most(1, p.c / lanes);
+    const Index size = LineLayout::of<forward>(p, group, lanes).size;
+    const Index groups = least(limit / most(1, size), 256 / group / lanes);
+    return group * least(most(groups, ceil_div(near, group)), ceil_div(p.g * p.c, group * lanes));
+  }
+  static Index padded(const ConvProblemData& p) {
+    return round_up(p.g * p.c, vectors_of_block(p) * lanes);
+  }
 
-  // Where the pixels of a row along the width meet the source at one tap of the filter. Inside, the
-  // first says it for all.
-  struct Meeting {
-    Index tap;
-    const char* pixel[pixels];
-  };
+  // How the work is cut, and the workspace: axes, weights, and of each thread the lines of the
+  // source that a line of the result meets, and those that are held. A part is a cut of the lines
+  // of a plane of the result, for a block of channels.
+  struct Plan {
+    LineLayout lines;
+    Index axes[kDims];
+    Index blocks, cuts, parts;
+    Index weights, threads, size;  // bytes before these, and of all
+    Index bytes_met, bytes_held, bytes_thread;
 
-  // The workspace in bytes: the weights in whole blocks of channels, the channels of a pixel
-  // outside of the source, and each thread's meetings at the edges and inside.
-  struct Parts {
-    Index zeros, meetings, size;
-
-    Parts(const ConvProblemData& p, int threads) {
-      zeros = filter_taps(p) * p.c * padded(p) * Index{sizeof(float)};
-      meetings = zeros + round_up(padded(p) * size_a, 64);
-      size = meetings + threads * 2 * filter_taps(p) * Index{sizeof(Meeting)};
+    Plan(const ConvProblemData& p, int team) {
+      lines = LineLayout::of<forward>(p, vectors_of_block(p), lanes);
+      const auto& result = forward ? p.out : p.in;
+      blocks = padded(p) / (lines.vectors * lanes);
+      const Index planes = p.n * result[0] * blocks;
+      cuts = 1;
+      if (team > 1 && planes > 0) {
+        cuts = most(1, least(ceil_div(Index{team} * parts_per_thread, planes), result[1] / 4));
+      }
+      parts = result[1] * result[2] == 0 ? 0 : planes * cuts;
+      Index count = 0;
+      for (int d = 0; d < kDims; ++d) count += axes[d] = cpu::axes<forward>(p, d);
+      weights = round_up(count * Index{sizeof(Axis)}, 64);
+      threads = weights + filter_taps(p) * p.c * padded(p) * Index{sizeof(float)};
+      bytes_met = round_up(p.filter[0] * p.filter[1] * Index{sizeof(MetLine)}, 64);
+      bytes_held = round_up(lines.slots() * Index{sizeof(Index)}, 64);
+      bytes_thread = bytes_met + bytes_held + round_up(lines.size * Index{sizeof(float)}, 64);
+      size = threads + team * bytes_thread;
     }
   };
 
+  struct Call {
+    const ConvProblemData& p;
+    const Plan& plan;
+    const Axis* axes[kDims];
+    const void* source;
+    const float* weights;
+    void* result;
+
+    // The axis of a pixel of the result.
+    const Axis& axis(int d, Index pixel) const { return axes[d][pixel % plan.axes[d]]; }
+    Index row(int d, Index pixel) const { return pixel / plan.axes[d]; }
+  };
+
   // Where the weights of a vector of the result's channels begin: taps x summed channels of a group
-  // x lanes, in the order of use.
+  // x lanes.
   static Index weights_of(const ConvProblemData& p, Index channel) {
     return channel * filter_taps(p) * p.c;
   }
@@ -104,203 +176,81 @@ struct ConvDirect {
     }
   }
 
-  // What stays the same for all rows of pixels.
-  struct Call {
-    const ConvProblemData& p;
-    const Geometry& g;
-    const void* source;
-    const float* taps;
-    const char* zeros;
-    void* result;
-    Index channels;
-  };
-
-  // Pixels of the result in a row along the width: the first, and how many.
-  struct Pixels {
-    Index image, z, y, x, count;
-  };
-
-  // What they meet, at each tap whose line meets the source.
-  struct Meetings {
-    Meeting* list;
-    Index count;
-    Index offset;  // from where the list says that the first pixel is
-  };
-
-  // Rows of pixels along the width.
-  static void gather(const Call& call, void* meetings, int threads) {
-    const Geometry& g = call.g;
-    const Index lines = g.images * g.axis[0].rows * g.axis[1].rows;
-    if (lines == 0 || g.axis[2].rows == 0) return;
-    const Index parts = least(lines, Index{threads} * parts_per_thread);
-    std::int64_t counter = 0;
-    parallel(threads, [&](int thread, int team) {
-      auto* const own = static_cast<Meeting*>(meetings) + thread * 2 * filter_taps(call.p);
-      Tickets tickets(&counter, parts, team);
-      for (Index part = tickets.take(); part >= 0; part = tickets.take()) {
-        for (Index line = part_start(lines, parts, part); line < part_start(lines, parts, part + 1);
-             ++line) {
-          one_line(call, line, own);
-        }
-      }
-    });
+  static CKDISP_CPU_NOINLINE void some_lines(const Call& call, Index part, Source& source,
+                                             MetLine* met) noexcept {
+    const ConvProblemData& p = call.p;
+    const Plan& plan = call.plan;
+    const auto& size = forward ? p.out : p.in;
+    const Index cut = part % plan.cuts, rest = part / plan.cuts;
+    const Index channel = rest % plan.blocks * plan.lines.vectors * lanes;
+    const Index z = rest / plan.blocks % size[0], image = rest / plan.blocks / size[0];
+    const auto& pixels = forward ? p.in : p.out;
+    source.begin(at(call.source, image * product(pixels) * p.g * p.c * size_of(type_a)), channel);
+    for (Index y = part_start(size[1], plan.cuts, cut); y < part_start(size[1], plan.cuts, cut + 1);
+         ++y) {
+      const Index lines = meet(call, z, y, source, met);
+      const Index row = ((image * size[0] + z) * size[1] + y) * size[2];
+      char* const to = at(call.result, (row * p.g * p.c + channel) * size_c);
+      for (Index x = 0; x < plan.axes[2]; ++x)
+        one_line(call, call.axes[2][x], met, lines, channel, to);
+    }
   }
 
-  static CKDISP_CPU_NOINLINE void one_line(const Call& call, Index line,
-                                           Meeting* meetings) noexcept {
-    const Geometry& g = call.g;
-    const Axis& width = g.axis[2];
-    const Index rows_y = g.axis[1].rows;
-    Pixels some{line / rows_y / g.axis[0].rows, line / rows_y % g.axis[0].rows, line % rows_y, 0,
-                pixels};
-    const auto [low, high] = width.inner();
-    const Index step = width.step * g.pixel * size_a;
-    Meetings inner{meetings + filter_taps(call.p), 0, 0};
-    some.x = low;
-    if (high - low >= pixels) find_meetings(call, some, &inner);
-    for (some.x = 0; some.x < width.rows; some.x += pixels) {
-      some.count = least(pixels, width.rows - some.x);
-      if (some.x >= low && some.x + pixels <= high) {
-        inner.offset = (some.x - low) * step;
-        all_channels<true>(call, some, inner);
+  // The lines of the source that the taps of a line of the result meet. Returns their number.
+  static CKDISP_CPU_INLINE Index meet(const Call& call, Index z, Index y, Source& source,
+                                      MetLine* met) {
+    const Axis &az = call.axis(0, z), &ay = call.axis(1, y);
+    const Index row_z = call.row(0, z), row_y = call.row(1, y);
+    Index count = 0;
+    for (Index jz = 0; jz < az.taps; ++jz) {
+      const Index sz = az.source(row_z, jz);
+      if (!az.has(sz)) continue;
+      for (Index jy = 0; jy < ay.taps; ++jy) {
+        const Index sy = ay.source(row_y, jy);
+        if (!ay.has(sy)) continue;
+        const Index tap = (az.tap(jz) * call.p.filter[1] + ay.tap(jy)) * call.p.filter[2];
+        met[count++] = {source.line(sz, sy), tap};
+      }
+    }
+    return count;
+  }
+
+  // The pixels of an axis in a line of the result that begins at `to`.
+  static CKDISP_CPU_INLINE void one_line(const Call& call, const Axis& axis, const MetLine* met,
+                                         Index lines, Index channel, char* to) {
+    const ConvProblemData& p = call.p;
+    const LineLayout& layout = call.plan.lines;
+    const Index channels = p.g * p.c, pixel = channels * size_c, depth = p.c;
+    Strip strip{met,
+                lines,
+                nullptr,
+                (axis.source(0, 0) - layout.first) * lanes,
+                axis.step * lanes,
+                axis.taps,
+                axis.tap_step * lanes,
+                axis.tap_first * depth * lanes,
+                axis.tap_stride * depth * lanes,
+                depth,
+                layout.vector,
+                to + axis.out_first * pixel,
+                axis.out_stride * pixel,
+                lanes};
+    const Index begin = strip.offset;
+    for (Index v = 0; v < layout.vectors && channel + v * lanes < channels; ++v) {
+      strip.weights = call.weights + weights_of(p, channel + v * lanes);
+      strip.channels = least(lanes, channels - channel - v * lanes);
+      // The first vector of the source that is summed.
+      const Index first = depth <= lanes ? v : v * lanes / depth * (depth / lanes);
+      strip.offset = begin + first * layout.vector;
+      if (depth == 1) {
+        Strips::template line<Summed::own>(strip, axis.rows);
+      } else if (depth < lanes) {
+        Strips::template line<Summed::lanes>(strip, axis.rows);
       } else {
-        Meetings edge{meetings, 0, 0};
-        find_meetings(call, some, &edge);
-        all_channels<false>(call, some, edge);
+        Strips::template line<Summed::vectors>(strip, axis.rows);
       }
+      strip.to += lanes * size_c;
     }
-  }
-
-  static void find_meetings(const Call& call, const Pixels& some, Meetings* found) {
-    const Axis *az = &call.g.axis[0], *ay = &call.g.axis[1], *ax = &call.g.axis[2];
-    const Index size = call.g.pixel * size_a;
-    for (Index jz = 0; jz < az->taps; ++jz) {
-      const Index sz = az->source(some.z, jz);
-      if (!az->has(sz)) continue;
-      for (Index jy = 0; jy < ay->taps; ++jy) {
-        const Index sy = ay->source(some.y, jy);
-        if (!ay->has(sy)) continue;
-        const Index row = ((some.image * az->pixels + sz) * ay->pixels + sy) * ax->pixels;
-        const char* const line = at(call.source, row * size);
-        const Index tap_row = (az->tap(jz) * call.p.filter[1] + ay->tap(jy)) * call.p.filter[2];
-        for (Index jx = 0; jx < ax->taps; ++jx) {
-          Meeting* const meeting = &found->list[found->count++];
-          meeting->tap = tap_row + ax->tap(jx);
-          for (Index i = 0; i < pixels; ++i) {
-            const Index source = ax->source(some.x + i, jx);
-            const bool there = i < some.count && ax->has(source);
-            meeting->pixel[i] = there ? line + source * size : call.zeros;
-          }
-        }
-      }
-    }
-  }
-
-  // Channels in the inner loop: pixels lie at distances that caches and prefetching dislike.
-  // `Inner`: all pixels meet the source at each tap, the same distance apart.
-  template <bool Inner>
-  static void all_channels(const Call& call, const Pixels& some, const Meetings& meetings) {
-    Index channel = 0;
-    const auto run = [&](auto whole) {
-      if (call.p.c == 1) {
-        depthwise<Inner, whole>(call, some, meetings, channel);
-      } else {
-        grouped<Inner, whole>(call, some, meetings, channel);
-      }
-    };
-    for (; channel + block <= call.channels; channel += block) run(std::true_type{});
-    if (channel < call.channels) run(std::false_type{});
-  }
-
-  // f(pixel, tap) of each meeting: pixel(i) is where the channels from `channel` begin that pixel i
-  // of the row meets.
-  template <bool Inner, class F>
-  static CKDISP_CPU_INLINE void each_meeting(const Call& call, const Meetings& meetings,
-                                             Index channel, const F& f) {
-    const Index offset = meetings.offset + channel * size_a;
-    const Index step = call.g.axis[2].step * call.g.pixel * size_a;
-    for (Index j = 0; j < meetings.count; ++j) {
-      const Meeting& meeting = meetings.list[j];
-      if constexpr (Inner) {
-        const char* const first = meeting.pixel[0] + offset;
-        f([&](Index i) CKDISP_CPU_LAMBDA { return first + i * step; }, meeting.tap);
-      } else {
-        f([&](Index i) CKDISP_CPU_LAMBDA { return meeting.pixel[i] + offset; }, meeting.tap);
-      }
-    }
-  }
-
-  // `Whole`: all channels of the block exist.
-  template <bool Inner, bool Whole>
-  static CKDISP_CPU_NOINLINE void depthwise(const Call& call, const Pixels& some,
-                                            const Meetings& meetings, Index channel) noexcept {
-    const Index rest = call.channels - channel;
-    const float* const packed = call.taps + weights_of(call.p, channel);
-    const Index apart = weights_of(call.p, lanes);
-    F acc[pixels][vectors] = {};
-    each_meeting<Inner>(
-        call, meetings, channel, [&](const auto& pixel, Index tap) CKDISP_CPU_LAMBDA {
-          const float* const own = packed + tap * lanes;
-          unroll<vectors>([&](auto v) CKDISP_CPU_LAMBDA {
-            const Index count = Whole ? lanes : least(lanes, rest - v * lanes);
-            if (!Whole && count <= 0) return;
-            const F w = load<F>(own + v * apart);
-            unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA {
-              acc[i][v] += load_as_float<type_a, S>(pixel(i) + v * lanes * size_a, count) * w;
-            });
-          });
-        });
-    unroll<vectors>([&](auto v) CKDISP_CPU_LAMBDA {
-      const Index count = Whole ? lanes : least(lanes, rest - v * lanes);
-      if (!Whole && count <= 0) return;
-      F out[pixels];
-      unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA { out[i] = acc[i][v]; });
-      put<Inner>(call, some, channel + v * lanes, count, out);
-    });
-  }
-
-  // The same where several channels are summed.
-  template <bool Inner, bool Whole>
-  static CKDISP_CPU_NOINLINE void grouped(const Call& call, const Pixels& some,
-                                          const Meetings& meetings, Index channel) noexcept {
-    const Index depth = call.p.c;
-    const I first = first_lanes<S>(depth);
-    for (Index v = 0; v < block; v += lanes) {
-      const Index own = channel + v;
-      const Index count = Whole ? lanes : least(lanes, call.channels - own);
-      if (!Whole && count <= 0) return;
-      const float* const packed = call.taps + weights_of(call.p, own);
-      F acc[pixels] = {};
-      each_meeting<Inner>(call, meetings, own, [&](const auto& pixel, Index tap) CKDISP_CPU_LAMBDA {
-        const float* w = packed + tap * depth * lanes;
-        F source[pixels];
-        unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA {
-          source[i] = load_as_float<type_a, S>(pixel(i), count);
-        });
-        for (Index d = 0; d < depth; ++d, w += lanes) {
-          const I index = first + splat<I>(static_cast<std::int32_t>(d));
-          const F weight = load<F>(w);
-          unroll<pixels>(
-              [&](auto i) CKDISP_CPU_LAMBDA { acc[i] += permute<S>(source[i], index) * weight; });
-        }
-      });
-      put<Inner>(call, some, own, count, acc);
-    }
-  }
-
-  template <bool Inner>
-  static CKDISP_CPU_INLINE void put(const Call& call, const Pixels& some, Index channel,
-                                    Index count, const F (&values)[pixels]) {
-    const Axis *az = &call.g.axis[0], *ay = &call.g.axis[1], *ax = &call.g.axis[2];
-    const auto& size = forward ? call.p.out : call.p.in;
-    const Index row =
-        ((some.image * size[0] + az->own(some.z)) * size[1] + ay->own(some.y)) * size[2];
-    unroll<pixels>([&](auto i) CKDISP_CPU_LAMBDA {
-      if (!Inner && i >= some.count) return;
-      char* const to =
-          at(call.result, ((row + ax->own(some.x + i)) * call.channels + channel) * size_c);
-      store_partial<size_c>(to, from_float<type_c, S>(values[i]), count);
-    });
   }
 };
 

@@ -3,17 +3,10 @@
 
 #include "core.hpp"
 #include "geometry.hpp"
+#include "strips.hpp"
 
 namespace ckdisp::cpu {
 namespace {
-
-// The first channel of its group for each lane, where whole groups of `depth` fill a vector.
-template <class S>
-CKDISP_CPU_INLINE typename S::I first_lanes(Index depth) {
-  typename S::I out;
-  for (int i = 0; i < S::lanes; ++i) out[i] = i;
-  return out & -static_cast<std::int32_t>(depth);  // a power of two
-}
 
 template <class Kernel>
 struct DirectWeights {
