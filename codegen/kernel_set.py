@@ -198,7 +198,12 @@ class KernelSet:
 
     def names(self) -> list[str]:
         """The canonical name of every key, in order."""
-        return [key.name for key in self]
+        return list(self.iter_names())
+
+    def iter_names(self) -> Iterator[str]:
+        """The canonical names, made as they are read: for sets that are too large for a list."""
+        for part in self._parts:
+            yield from part.names()
 
     def filter(self, keep: Callable[[KernelKey], object] | str) -> Self:
         """The keys for which ``keep`` is true. Enumerates the set; ``where`` does not.

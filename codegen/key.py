@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .enums import FAMILY, families, token, unknown
@@ -79,31 +79,34 @@ def _flag_runs(key_class: type) -> list[tuple[FieldSpec, ...]]:
     return runs
 
 
-_runs: Callable[[type], list[tuple[FieldSpec, ...]]] = functools.cache(_flag_runs)
+name_runs: Callable[[type], list[tuple[FieldSpec, ...]]] = functools.cache(_flag_runs)
 
 
 def _tokens(key: KernelKey) -> list[str]:
     parts: list[str] = []
-    for run in _runs(type(key)):
-        spec = run[0]
-        value = getattr(key, spec.name)
-        if spec.kind == "enum" and spec.enum is FAMILY:
-            op, _, family = value.partition(".")
-            parts += [op, token(family)]
-        elif spec.kind == "enum":
-            parts.append(token(value))
-        elif spec.kind == "flag":
-            parts.append("f" + "".join(f.tag for f in run if getattr(key, f.name)))
-        elif spec.kind == "int":
-            parts.append(f"{spec.tag}{value}")
-        else:
-            parts.append(spec.tag + "x".join(map(str, spec.written(value))))
+    for run in name_runs(type(key)):
+        parts += name_tokens(run, [getattr(key, spec.name) for spec in run])
     return parts
+
+
+def name_tokens(run: Sequence[FieldSpec], values: Sequence[Any]) -> list[str]:
+    """The tokens of a name that say the ``values`` of the fields of ``run``."""
+    spec, value = run[0], values[0]
+    if spec.kind == "enum" and spec.enum is FAMILY:
+        op, _, family = value.partition(".")
+        return [op, token(family)]
+    if spec.kind == "enum":
+        return [token(value)]
+    if spec.kind == "flag":
+        return ["f" + "".join(f.tag for f, on in zip(run, values, strict=True) if on)]
+    if spec.kind == "int":
+        return [f"{spec.tag}{value}"]
+    return [spec.tag + "x".join(map(str, spec.written(value)))]
 
 
 def _parse(key_class: type, name: str) -> dict[str, Any]:
     op, *texts = name.split("_")
-    runs = _runs(key_class)
+    runs = name_runs(key_class)
     if len(texts) != len(runs):
         raise InvalidKey(
             f"{name!r} is not a kernel name of {op}: it has {len(texts) + 1} parts, "

@@ -12,6 +12,7 @@ import numpy as np
 from .columns import Array, Columns, from_keys
 from .errors import InvalidKey
 from .key import KernelKey
+from .names import names_of
 from .space import Space
 
 _CHUNK = 1 << 15
@@ -43,6 +44,7 @@ class Part(Protocol):
         ...
 
     def keys(self, positions: Array) -> Sequence[KernelKey]: ...
+    def names(self) -> Iterator[str]: ...
 
 
 class KeyList:
@@ -75,6 +77,9 @@ class KeyList:
 
     def keys(self, positions: Array) -> Sequence[KernelKey]:
         return [self._keys[i] for i in positions.tolist()]
+
+    def names(self) -> Iterator[str]:
+        return (key.name for key in self._keys)
 
 
 class SpacePart:
@@ -113,6 +118,11 @@ class SpacePart:
 
     def keys(self, positions: Array) -> Sequence[KernelKey]:
         return self.space.keys(self._in_space(positions))
+
+    def names(self) -> Iterator[str]:
+        for start in range(0, len(self), _CHUNK):
+            positions = np.arange(start, min(start + _CHUNK, len(self)))
+            yield from names_of(self.space.key_class, self.columns(positions))
 
     def find(self, columns: Columns) -> Array:
         """Whether each row of ``columns`` is a key of this part."""

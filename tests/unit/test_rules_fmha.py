@@ -14,7 +14,6 @@ from ckdisp.codegen.ops.fmha.feature_rules import missing_features
 from ckdisp.codegen.rules import check_all
 
 
-
 def gpu(family, arch="gfx942", **fields):
     return make_key(f"fmha.{family}", arch=arch, **fields)
 

@@ -70,7 +70,7 @@ def dtype_is(c: Columns, *values: str) -> Array:
 
 def wide(column: Array) -> Array:
     """Numbers that can be multiplied with each other without overflow."""
-    return np.minimum(column.astype(np.int64), _LIMIT)
+    return np.asarray(np.minimum(column.astype(np.int64), _LIMIT))
 
 
 def divides(divisor: Array, number: Array) -> Array:
@@ -80,7 +80,11 @@ def divides(divisor: Array, number: Array) -> Array:
 
 def product(c: Columns, *names: str) -> Array:
     """The product of columns."""
-    return functools.reduce(lambda x, y: np.minimum(x * y, 1 << 40), (wide(c[n]) for n in names))
+    numbers = [wide(c[name]) for name in names]
+    result = numbers[0]
+    for number in numbers[1:]:
+        result = np.asarray(np.minimum(result * number, 1 << 40))
+    return result
 
 
 def waves(c: Columns, stage: int = 0) -> Array:

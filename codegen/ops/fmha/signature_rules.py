@@ -19,7 +19,6 @@ from . import families
 from .columns import (
     any_of,
     arch_dtypes,
-    arch_fact,
     arch_pipelines,
     by_family,
     pipeline_is,
@@ -105,9 +104,7 @@ def _cpu_dtype_family(c: Columns) -> Array:
 
 
 def _has_kernels(c: Columns) -> Array:
-    return np.asarray(arch_fact("async_bytes")[c["arch"]] >= 0) & np.asarray(
-        arch_dtypes().any(axis=1)[c["arch"]]
-    )
+    return np.asarray(np.asarray(arch_dtypes().any(axis=1))[c["arch"]])
 
 
 def _dtype_arch(c: Columns) -> Array:
@@ -130,7 +127,7 @@ def _pipeline_family(c: Columns) -> Array:
 def _pipeline_arch(c: Columns) -> Array:
     combine = c["family"] == FAMILY.code("fmha.splitkv_combine")
     known = np.asarray(arch_pipelines()[c["arch"], c["pipeline"]])
-    return combine | known | ~_pipeline_family(c) | ~_has_kernels(c)
+    return np.asarray(combine | known | ~_pipeline_family(c) | ~_has_kernels(c))
 
 
 def _lacks(field: str) -> Rule:

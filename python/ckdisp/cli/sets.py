@@ -50,6 +50,9 @@ def list_command(
     keys: Iterable[KernelKey]
     if library is None and not prebuilt:
         keys = selection.kernel_set()
+        if not as_json:
+            print_lines(islice(keys.iter_names(), limit))
+            return
     else:
         keys = _registered(selection, library)
     print_keys(islice(keys, limit), as_json)
