@@ -152,6 +152,7 @@ def test_arguments_of_a_forward_kernel(driver: lab.Driver, tmp_path: Path) -> No
         ("bottom_right", {}, (-1, 0, 2)),
         ("generic", {"window_left": 5, "window_right": 3}, (5, 3, 1)),
         ("generic", {"window_left": 5, "window_bottom_right": 1}, (5, -1, 2)),
+        ("generic", {"window_left": 1 << 40, "window_right": 0}, (-1, 0, 1)),
     ],
 )
 def test_a_window_serves_every_mask(

@@ -21,6 +21,10 @@ struct CkStrides {
 struct CkWindow {
   index_t left, right, kind;
 };
+// A side of a window that reaches beyond all keys is without end, which CK spells as -1.
+constexpr index_t side_of(const FmhaProblemData& p, std::int64_t keys) {
+  return keys >= p.seqlen_q + p.seqlen_k ? -1 : narrow(keys);
+}
 constexpr CkWindow window_of(const FmhaProblemData& p) {
   constexpr auto top_left = static_cast<index_t>(ck::GenericAttentionMaskEnum::MASK_FROM_TOP_LEFT);
   constexpr auto bottom_right =
@@ -31,7 +35,7 @@ constexpr CkWindow window_of(const FmhaProblemData& p) {
     case FmhaMask::bottom_right:
       return {-1, 0, bottom_right};
     case FmhaMask::generic:
-      return {narrow(p.window_left), narrow(p.window_right),
+      return {side_of(p, p.window_left), side_of(p, p.window_right),
               p.window_bottom_right ? bottom_right : top_left};
     default:
       return {-1, -1, top_left};
