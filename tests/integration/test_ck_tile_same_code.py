@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fmha_reference
 import pytest
 from ck_reference import compare
+from fmha_keys import fmha_key
 
 from ckdisp.codegen.key import KernelKey
 from ckdisp.codegen.make import make_key
@@ -47,3 +49,10 @@ def test_the_code_is_that_of_ck(key: KernelKey, tmp_path: Path) -> None:
     for comparison in compare(key, tmp_path):
         assert comparison.differences == [], comparison.variant
         assert comparison.ours.matrix_instructions
+
+
+def test_the_code_of_attention_is_that_of_ck(tmp_path: Path) -> None:
+    """One kernel, and a small one: test_ck_tile_fmha_same_types.py compares many by their types."""
+    key = fmha_key("appendkv", "gfx942", padding=(0, 1, 0, 0))
+    ((report, differences),) = fmha_reference.compare(key, tmp_path)
+    assert differences == [] and report.instructions
