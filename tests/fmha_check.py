@@ -43,7 +43,7 @@ def random_bytes(seed: int, offset: int, head: int, rows: int, columns: int) -> 
         ]
         key = [(key[0] + 0x9E3779B9) & low, (key[1] + 0xBB67AE85) & low]
     words = np.stack(c, -1).astype("<u4")
-    return words.view(np.uint8).reshape(rows, -1)[:, :columns]
+    return words.view(np.uint8).reshape(rows, 16 * blocks)[:, :columns]
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Case:
         return np.array(drawn).reshape(b, h, sq, sk), p
 
     def reference(self, do: Array | None = None) -> tuple[Array, ...]:
-        """(o, lse), and with ``do`` also (dq, dk, dv, dbias)."""
+        """(o, lse), and with ``do``, without a soft cap, also (dq, dk, dv, dbias)."""
         b, h, sq, sk = self.shape
         group = h // self.k.shape[1]
         q = self.q.astype(np.float64)
@@ -93,7 +93,6 @@ class Case:
         raw = scale * q @ k.swapaxes(2, 3)
         cap = self.how.get("logits_soft_cap", 0.0)
         s = cap * np.tanh(raw / cap) if cap else raw
-        slope_of_cap = 1 - (s / cap) ** 2 if cap else 1.0
         if "bias" in self.how:
             s = s + self.how["bias"].astype(np.float64)
         if "alibi_slopes" in self.how:
@@ -117,9 +116,9 @@ class Case:
         do = do.astype(np.float64)
         dp = do @ v.swapaxes(2, 3) * factor
         ds = p * (dp - (do * o).sum(-1, keepdims=True))
-        dk, dv = scale * (ds * slope_of_cap).swapaxes(2, 3) @ q, (p * factor).swapaxes(2, 3) @ do
-        dk, dv = (x.reshape(b, h // group, group, sk, -1).sum(2) for x in (dk, dv))
-        return o, lse, scale * (ds * slope_of_cap) @ k, dk, dv, ds
+        dk, dv = scale * ds.swapaxes(2, 3) @ q, (p * factor).swapaxes(2, 3) @ do
+        dk, dv = (x.reshape(b, h // group, group, sk, x.shape[3]).sum(2) for x in (dk, dv))
+        return o, lse, scale * ds @ k, dk, dv, ds
 
 
 def normal(draw: random.Random, *shape: int, dtype: str = "fp32") -> Array:
@@ -127,7 +126,10 @@ def normal(draw: random.Random, *shape: int, dtype: str = "fp32") -> Array:
     return numbers.astype(np.float32).astype(DTYPES[dtype])
 
 
-def random_case(draw: random.Random, dtype: str, *, dropout: bool = True) -> Case:
+def random_case(
+    draw: random.Random, dtype: str, *, dropout: bool = True, backward: bool = False
+) -> Case:
+    """Of the features that a family has: only the forward ones have sinks and a soft cap."""
     b, hk, group = draw.choice([1, 2]), draw.choice([1, 2, 3]), draw.choice([1, 1, 2, 4])
     sq, sk = draw.choice([1, 2, 5, 17, 64, 140]), draw.choice([1, 3, 16, 31, 100, 300])
     d = draw.choice([1, 8, 40, 64, 128])
@@ -145,11 +147,12 @@ def random_case(draw: random.Random, dtype: str, *, dropout: bool = True) -> Cas
         how["mask"] = draw.choice(["top_left", "bottom_right"])
     else:
         how["mask"] = kind
-    if kind != "no" and draw.random() < 0.3:
+    hides = kind != "no" and how.get("window") != (-1, -1)
+    if hides and not backward and draw.random() < 0.3:
         how["sink"] = draw.choice([1, 5, 40])
     if draw.random() < 0.5:
         how["scale"] = draw.choice([0.5, -0.3])
-    extra = draw.choice(["", "", "bias", "alibi", "cap"])
+    extra = draw.choice(["", "", "bias", "alibi", "" if backward else "cap"])
     if extra == "bias":
         how["bias"] = normal(draw, b, h, sq, sk, dtype="fp32" if "8" in dtype else dtype)
     elif extra == "alibi":
