@@ -117,6 +117,7 @@ EDGES = {
     "deep": ((1, 300, 4, 4), (70, 300, 3, 3), {"padding": 1}),
     "groups of four": ((2, 64, 9, 19), (64, 4, 3, 3), {"padding": 1, "groups": 16}),
     "groups of a vector": ((1, 48, 5, 40), (48, 16, 3, 5), {"padding": 2, "groups": 3}),
+    "groups of eight": ((2, 40, 9, 28), (40, 8, 3, 4), {"padding": 1, "groups": 5}),
     "groups of two vectors": ((1, 96, 6, 21), (96, 32, 3, 3), {"padding": 1, "groups": 3}),
     "depthwise, wide filters": ((2, 19, 9, 30), (19, 1, 5, 7), {"padding": 3, "groups": 19}),
     "depthwise, every second pixel": (

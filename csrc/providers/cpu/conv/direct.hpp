@@ -4,9 +4,8 @@
 #pragma once
 
 #include "../cost.hpp"
-#include "direct_weights.hpp"
-#include "lines.hpp"
-#include "strips.hpp"
+#include "depthwise_weights.hpp"
+#include "group_weights.hpp"
 
 namespace ckdisp::cpu {
 namespace {
@@ -23,6 +22,8 @@ struct ConvDirect {
   static constexpr int lanes = T::lanes;
   using Strips = cpu::Strips<T, type_c>;
   using Source = Lines<T, type_a>;
+  using Weights = GroupWeights<Kernel>;
+  static constexpr bool along_input = forward || weights;  // the lines that are copied
   static constexpr Index largest_group = weights ? lanes : 32;
   static constexpr Index largest_lines = Index{1} << 22;  // floats
 
@@ -35,27 +36,27 @@ struct ConvDirect {
                     static_cast<long long>(p.c), static_cast<long long>(p.k),
                     static_cast<long long>(largest_group), lanes);
     }
-    if constexpr (!weights) {
-      const Index held = LineLayout::of<forward>(p, vectors_of_block(p), lanes).size;
-      if (held > largest_lines) {
-        return refuse(refusal, Reason::shape,
-                      "the lines that a line of the result meets, with their padding, take %lld "
-                      "values of a vector's channels; a direct kernel holds up to %lld",
-                      static_cast<long long>(held), static_cast<long long>(largest_lines));
-      }
+    const Index held = LineLayout::of<along_input>(p, block(p), lanes).size;
+    if (held > largest_lines) {
+      return refuse(refusal, Reason::shape,
+                    "the lines that a line of the result meets, with their padding, take %lld "
+                    "values; a direct kernel holds up to %lld",
+                    static_cast<long long>(held), static_cast<long long>(largest_lines));
     }
     return true;
   }
 
   static double seconds(const ConvProblemData& p, int threads) {
     using C = Cost<Core<Kernel>>;
-    const Axis along = axis<forward>(p, 2, 0);
+    const Axis along = axis<along_input>(p, 2, 0);
     const bool slides = along.tap_step == 1 && along.step <= 2 && along.taps >= 3;
     // A load for each multiplication, or for each three.
-    const double cycles = C::multiplies(1) * (slides && !weights ? 0.6 : 1);
+    double cycles = C::multiplies(1) * (slides ? 0.6 : 1);
+    // Sums that leave registers behind each line.
+    if (weights && p.c > 1) cycles += 2.5 / static_cast<double>(most(1, p.out[2]));
     const auto vectors = static_cast<double>(ceil_div(p.g * p.c, lanes));
     const double sums = static_cast<double>(out_pixels(p) * filter_taps(p) * p.c) * cycles;
-    const auto copied = static_cast<double>(forward ? in_pixels(p) : out_pixels(p));
+    const auto copied = static_cast<double>(along_input ? in_pixels(p) : out_pixels(p));
     const double moved = static_cast<double>(p.g * p.c) *
                          static_cast<double>(in_pixels(p) * size_of(key.dtype_in) +
                                              out_pixels(p) * size_of(key.dtype_out));
@@ -63,12 +64,17 @@ struct ConvDirect {
   }
 
   static std::uint64_t workspace_size(const ConvProblemData& p, int threads) {
-    return weights ? 0 : static_cast<std::uint64_t>(Plan(p, threads).size);
+    if constexpr (weights) return p.c == 1 ? 0 : Weights::workspace_size(p, threads);
+    return static_cast<std::uint64_t>(Plan(p, threads).size);
   }
 
   static void run(const ConvProblemData& p, const ConvArgs& args, void* workspace, int threads) {
     if constexpr (weights) {
-      DirectWeights<Kernel>::run(p, args, threads);
+      if (p.c == 1) {
+        DepthwiseWeights<Kernel>::run(p, args, threads);
+      } else {
+        Weights::run(p, args, workspace, threads);
+      }
     } else {
       const Plan plan(p, threads);
       if (plan.parts == 0) return;
@@ -97,18 +103,11 @@ struct ConvDirect {
   }
 
  private:
-  // Of whole groups and whole cache lines, and as many as a first-level cache holds with the lines.
-  static Index vectors_of_block(const ConvProblemData& p) {
-    constexpr Index limit = 4096;  // floats
-    constexpr Index near = 64 / size_of(type_a) / lanes;
-    const Index group = most(1, p.c / lanes);
-    const Index size = LineLayout::of<forward>(p, group, lanes).size;
-    const Index groups = least(limit / most(1, size), 256 / group / lanes);
-    return group * least(most(groups, ceil_div(near, group)), ceil_div(p.g * p.c, group * lanes));
+  static Index block(const ConvProblemData& p) {
+    if constexpr (weights) return Weights::block(p);
+    return vectors_of_block<along_input, T, type_a>(p);
   }
-  static Index padded(const ConvProblemData& p) {
-    return round_up(p.g * p.c, vectors_of_block(p) * lanes);
-  }
+  static Index padded(const ConvProblemData& p) { return round_up(p.g * p.c, block(p) * lanes); }
 
   // How the work is cut, and the workspace: axes, weights, and of each thread the lines of the
   // source that a line of the result meets, and those that are held. A part is a cut of the lines
@@ -121,7 +120,7 @@ struct ConvDirect {
     Index bytes_met, bytes_held, bytes_thread;
 
     Plan(const ConvProblemData& p, int team) {
-      lines = LineLayout::of<forward>(p, vectors_of_block(p), lanes);
+      lines = LineLayout::of<forward>(p, block(p), lanes);
       const auto& result = forward ? p.out : p.in;
       blocks = padded(p) / (lines.vectors * lanes);
       const Index planes = p.n * result[0] * blocks;

@@ -70,6 +70,19 @@ struct LineLayout {
   Index slots() const { return slots_z * slots_y; }
 };
 
+// Vectors of a block of channels: of whole groups and whole cache lines, and as many as a
+// first-level cache holds the lines of, and `more` floats of each vector.
+template <bool Forward, class T, Dtype D>
+inline Index vectors_of_block(const ConvProblemData& p, Index more = 0) {
+  constexpr Index limit = 4096;  // floats
+  constexpr Index lanes = T::lanes;
+  const Index group = most(1, p.c / lanes);
+  const Index size = LineLayout::of<Forward>(p, group, lanes).size + more * group;
+  const Index near = ceil_div(64 / size_of(D) / lanes, group);  // groups of a cache line
+  const Index groups = least(limit / most(1, size), 256 / group / lanes) / near * near;
+  return group * least(most(groups, near), ceil_div(p.g * p.c, group * lanes));
+}
+
 template <class T, Dtype D>
 class Lines {
  public:

@@ -1,36 +1,31 @@
-// The weight gradient of pipeline `direct`: sums of some taps, in registers, over all pixels.
+// The weight gradient of depthwise convolutions: sums of some taps, in registers, over all pixels.
 #pragma once
 
 #include "core.hpp"
 #include "geometry.hpp"
-#include "strips.hpp"
 
 namespace ckdisp::cpu {
 namespace {
 
 template <class Kernel>
-struct DirectWeights {
+struct DepthwiseWeights {
   using T = Traits<Core<Kernel>>;
   using S = typename T::S;
   using F = typename T::F;
-  using I = typename T::I;
   static constexpr Dtype type_dy = T::key.dtype_a, type_x = T::key.dtype_b,
                          type_dw = T::key.dtype_c;
   static constexpr int size_dy = size_of(type_dy), size_x = size_of(type_x);
   static constexpr int lanes = T::lanes, vectors = T::nv, block = vectors * lanes;
-  // What one pass over the pixels sums: taps along the width of the filter, and taps along its
-  // height or, of groups with several channels, channels of the input.
-  static constexpr int columns_at_once = 3, rows_at_once = 3, inputs_at_once = 4;
+  // Taps that one pass over the pixels sums, along the width and the height of the filter.
+  static constexpr int columns_at_once = 3, rows_at_once = 3;
 
   // A block of channels and what is summed at once are a piece of work.
   static void run(const ConvProblemData& p, const ConvArgs& args, int threads) {
-    const Index lines = p.c == 1 ? 1 : p.filter[1];
-    const Index all = p.c == 1 ? p.filter[1] : p.c;
-    const Index at_once = p.c == 1 ? rows_at_once : least(inputs_at_once, p.c);
-    const Index rows = ceil_div(all, at_once), columns = ceil_div(p.filter[2], columns_at_once);
-    const Index pieces = p.filter[0] * lines * rows * columns;
-    const Index parts = pieces * ceil_div(p.g * p.c, block);
-    const Call call{p, args, forward_geometry(p), p.g * p.c};
+    const Index rows = ceil_div(p.filter[1], rows_at_once);
+    const Index columns = ceil_div(p.filter[2], columns_at_once);
+    const Index pieces = p.filter[0] * rows * columns;
+    const Index parts = pieces * ceil_div(p.g, block);
+    const Call call{p, args, forward_geometry(p), p.g};
     std::int64_t counter = 0;
     parallel(threads, [&](int, int team) {
       Tickets tickets(&counter, parts, team);
@@ -39,14 +34,12 @@ struct DirectWeights {
         Sums sums{};
         sums.channel = part / pieces * block;
         sums.x = rest % columns * columns_at_once, rest /= columns;
-        const Index row = rest % rows * at_once, end = least(row + at_once, all);
-        rest /= rows;
-        sums.y = rest % lines;
-        sums.z = rest / lines;
+        sums.y = rest % rows * rows_at_once;
+        sums.z = rest / rows;
         if (call.channels - sums.channel >= block) {
-          some_rows<true>(call, sums, row, end);
+          some_rows<true>(call, sums);
         } else {
-          some_rows<false>(call, sums, row, end);
+          some_rows<false>(call, sums);
         }
       }
     });
@@ -60,44 +53,34 @@ struct DirectWeights {
     Index channels;
   };
 
-  // The first of some taps, of the input's channels in a group, and of the channels of all groups.
+  // The first of some taps, and of some channels.
   struct Sums {
-    Index z, y, x, input, channel;
+    Index z, y, x, channel;
   };
 
   // As many at once as there are, or one by one. `Whole`: all channels of the block exist.
   template <bool Whole>
-  static void some_rows(const Call& call, Sums sums, Index row, Index end) {
-    if (call.p.c > 1) {
-      sums.input = row;
-      if (end - row == inputs_at_once) {
-        some_columns<Whole, true, inputs_at_once>(call, sums);
-      } else {
-        some_columns<Whole, true, 2>(call, sums);
-      }
-      return;
-    }
-    sums.y = row;
-    if (end - row == rows_at_once) return some_columns<Whole, false, rows_at_once>(call, sums);
-    for (; sums.y < end; ++sums.y) some_columns<Whole, false, 1>(call, sums);
+  static void some_rows(const Call& call, Sums sums) {
+    const Index end = least(sums.y + rows_at_once, call.p.filter[1]);
+    if (end - sums.y == rows_at_once) return some_columns<Whole, rows_at_once>(call, sums);
+    for (; sums.y < end; ++sums.y) some_columns<Whole, 1>(call, sums);
   }
 
-  template <bool Whole, bool Grouped, int Rows>
+  template <bool Whole, int Rows>
   static void some_columns(const Call& call, Sums sums) {
     const Index end = least(sums.x + columns_at_once, call.p.filter[2]);
     if (end - sums.x == columns_at_once) {
-      return Pass<Whole, Grouped, Rows, columns_at_once>::run(call, sums);
+      return Pass<Whole, Rows, columns_at_once>::run(call, sums);
     }
-    for (; sums.x < end; ++sums.x) Pass<Whole, Grouped, Rows, 1>::run(call, sums);
+    for (; sums.x < end; ++sums.x) Pass<Whole, Rows, 1>::run(call, sums);
   }
 
-  template <bool Whole, bool Grouped, int Rows, int Columns>
+  template <bool Whole, int Rows, int Columns>
   struct Pass {
     const Call& call;
     const Sums& sums;
     const char* dy = nullptr;    // the first pixel of a line of the output
     const char* row[Rows] = {};  // and of the lines of the input; null outside of it
-    I index[Rows] = {};          // the lanes of the input's channels
     F acc[vectors][Rows][Columns] = {};
 
     static CKDISP_CPU_NOINLINE void run(const Call& call, const Sums& sums) noexcept {
@@ -105,9 +88,6 @@ struct DirectWeights {
       const Axis *az = &call.g.axis[0], *ay = &call.g.axis[1], *ax = &call.g.axis[2];
       const auto [low, high] = ax->inner();
       Pass pass{call, sums};
-      for (int r = 0; r < Rows && Grouped; ++r) {
-        pass.index[r] = first_lanes<S>(p.c) + splat<I>(static_cast<std::int32_t>(sums.input + r));
-      }
       for (Index image = 0; image < p.n; ++image) {
         for (Index z = 0; z < p.out[0]; ++z) {
           const Index sz = az->source(z, sums.z);
@@ -117,7 +97,7 @@ struct DirectWeights {
             pass.dy = at(call.args.out, (out * call.channels + sums.channel) * size_dy);
             int rows = 0;
             for (int r = 0; r < Rows; ++r) {
-              const Index sy = ay->source(y, sums.y + (Grouped ? 0 : r));
+              const Index sy = ay->source(y, sums.y + r);
               const Index in = ((image * p.in[0] + sz) * p.in[1] + sy) * p.in[2];
               const bool there = ay->has(sy);
               pass.row[r] =
@@ -158,25 +138,17 @@ struct DirectWeights {
         if (!Whole && count <= 0) return;
         F sum[rows][Columns];  // of its own, to stay in registers
         const char* from[rows];
-        I lane[rows];
         unroll<rows>([&](auto r) CKDISP_CPU_LAMBDA {
           from[r] = row[First + r] + axis.source(low, sums.x) * pixel + v * lanes * size_x;
-          lane[r] = index[First + r];
           unroll<Columns>([&](auto c) CKDISP_CPU_LAMBDA { sum[r][c] = acc[v][First + r][c]; });
         });
         for (Index x = low; x < high; ++x) {
           const char* const own = dy + (x * call.channels + v * lanes) * size_dy;
           const F out = load_as_float<type_dy, S>(own, count);
           unroll<Columns>([&](auto c) CKDISP_CPU_LAMBDA {
-            if constexpr (Grouped) {
-              const F in = load_as_float<type_x, S>(from[0] + c * tap_step, count);
-              unroll<rows>([&](auto r)
-                               CKDISP_CPU_LAMBDA { sum[r][c] += out * permute<S>(in, lane[r]); });
-            } else {
-              unroll<rows>([&](auto r) CKDISP_CPU_LAMBDA {
-                sum[r][c] += out * load_as_float<type_x, S>(from[r] + c * tap_step, count);
-              });
-            }
+            unroll<rows>([&](auto r) CKDISP_CPU_LAMBDA {
+              sum[r][c] += out * load_as_float<type_x, S>(from[r] + c * tap_step, count);
+            });
           });
           unroll<rows>([&](auto r) CKDISP_CPU_LAMBDA { from[r] += step; });
         }
@@ -201,7 +173,7 @@ struct DirectWeights {
             if (row[r] == nullptr) continue;
             const char* const from = row[r] + (source * call.channels + v * lanes) * size_x;
             const F in = load_as_float<type_x, S>(from, count);
-            acc[v][r][c] += out * (Grouped ? permute<S>(in, index[r]) : in);
+            acc[v][r][c] += out * in;
           }
         }
       }
@@ -212,11 +184,10 @@ struct DirectWeights {
       const Index taps = filter_taps(p), count = least(block, call.channels - sums.channel);
       for (int r = 0; r < Rows; ++r) {
         for (int c = 0; c < Columns; ++c) {
-          const Index y = sums.y + (Grouped ? 0 : r), input = sums.input + (Grouped ? r : 0);
-          const Index tap = (sums.z * p.filter[1] + y) * p.filter[2] + sums.x + c;
+          const Index tap = (sums.z * p.filter[1] + sums.y + r) * p.filter[2] + sums.x + c;
           for (Index i = 0; i < count; ++i) {
             const F value = splat<F>(acc[i / lanes][r][c][i % lanes]);
-            const Index element = ((sums.channel + i) * taps + tap) * p.c + input;
+            const Index element = (sums.channel + i) * taps + tap;
             store_partial<size_of(type_dw)>(at(call.args.result, element * size_of(type_dw)),
                                             from_float<type_dw, S>(value), 1);
           }
