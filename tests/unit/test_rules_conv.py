@@ -86,12 +86,6 @@ BROKEN: list[tuple[str, Fields, str]] = [
         | {"num_wave_groups": 2},
         "tile 128x64 of compv5 gives each of 64 lanes more than 64 sums",
     ),
-    (
-        "emulated_tile",
-        {**GPU, "arch": "gfx90a", "dtype": "fp8", "tile": (256, 256, 64), "wave": (1, 4, 1)}
-        | {"warp": (32, 32, 16)},
-        "a tile of 256x256x64 for 1x4x1 waves has 1048576; use a smaller tile",
-    ),
     ("occupancy", {**GPU, "block_per_cu": 9}, "9 block(s) of 4 waves of 64 threads"),
     ("cpu_pipeline", {**CPU, "pipeline": "skinny"}, "no pipeline skinny for convolutions"),
     ("cpu_specialization", {**CPU, "specialization": "filter3x3"}, "use default or filter1x1"),

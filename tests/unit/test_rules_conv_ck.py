@@ -33,6 +33,12 @@ BROKEN: list[tuple[str, Mapping[str, Any], str]] = [
         "cannot store C",
     ),
     ("lds_swizzle", {**WEIGHT, "tile": (64, 64, 48), "vector": (4, 4, 8)}, "tile K is 48"),
+    (
+        "emulated_tile",
+        {**FWD, "arch": "gfx90a", "dtype": "fp8", "tile": (256, 256, 64), "wave": (1, 4, 1)}
+        | {"warp": (32, 32, 16)},
+        "a tile of 256x256x64 for 1x4x1 waves has 1048576; use a smaller tile",
+    ),
     ("native_int8", {**FWD, "arch": "gfx90a", "dtype": "int8"}, "int8 on gfx90a"),
     ("compv5_direction", {**WEIGHT, **TILE} | {"wave": (1, 1, 2)}, "compv5 is for conv.fwd"),
     ("data_double_buffer", {**DATA, "pipeline": "compv4"}, "cannot have double_buffer"),
