@@ -75,7 +75,7 @@ def wide(column: Array) -> Array:
 
 def divides(divisor: Array, number: Array) -> Array:
     """Whether ``divisor`` is positive and divides ``number``."""
-    return (divisor > 0) & (number % np.maximum(divisor, 1) == 0)
+    return np.asarray((divisor > 0) & (number % np.maximum(divisor, 1) == 0))
 
 
 def product(c: Columns, *names: str) -> Array:

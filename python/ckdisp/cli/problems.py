@@ -109,6 +109,11 @@ def _make(
     family: str, shape: tuple[int, ...], dtype: str, out_dtype: str | None, given: dict[str, Any]
 ) -> ProblemOptions:
     op = family.partition(".")[0]
+    if op not in _ONLY:
+        raise click.UsageError(
+            f"problems of {family} cannot be written on the command line; from Python, pass an "
+            "FmhaProblem to Dispatcher.select, explain or plan"
+        )
     for other, names in _ONLY.items():
         for name, option in names.items():
             if other != op and name in given:
