@@ -62,8 +62,8 @@ def to_keys(key_class: type[KernelKey], columns: Columns) -> list[KernelKey]:
     for spec in fields_of(key_class):
         parts = [columns[name] for name in spec.columns()]
         if all(len(part) and (part == part[0]).all() for part in parts):
-            same = [decode(spec, part[0]) for part in parts]
-            fields.append(itertools.repeat(tuple(same) if spec.components else same[0]))
+            same = tuple(decode(spec, part[0]) for part in parts)
+            fields.append(itertools.repeat(same if spec.components else same[0]))
         elif spec.enum is not None:
             fields.append(_value_table(spec)[parts[0]].tolist())
         elif spec.components:

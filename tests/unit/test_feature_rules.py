@@ -12,6 +12,7 @@ from ckdisp.codegen.generate import generate
 from ckdisp.codegen.make import make_key
 from ckdisp.codegen.ops import op
 from ckdisp.codegen.ops.conv.feature_rules import RULES as CONV_RULES
+from ckdisp.codegen.ops.fmha.feature_rules import RULES as FMHA_RULES
 from ckdisp.codegen.ops.gemm.feature_rules import RULES, missing_features
 from ckdisp.codegen.rocm import HipToolchain
 from ckdisp.codegen.rocm.ck import known_features
@@ -50,7 +51,7 @@ def build(fields):
 
 def test_the_table_has_every_rule_and_features_that_are_looked_for():
     assert [rule.name for rule in RULES] == list(BROKEN)
-    assert {rule.feature for rule in (*RULES, *CONV_RULES)} == set(known_features())
+    assert {rule.feature for rule in (*RULES, *CONV_RULES, *FMHA_RULES)} == set(known_features())
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

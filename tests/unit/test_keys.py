@@ -32,7 +32,7 @@ def test_a_name_says_everything_and_parses_back():
 def test_keys_of_every_op_are_read_without_numpy():
     program = (
         "import sys; from ckdisp.codegen.ops import key_classes\n"
-        "assert {c.op for c in key_classes()} == {'gemm', 'conv'}\n"
+        "assert {c.op for c in key_classes()} == {'gemm', 'conv', 'fmha'}\n"
         "assert 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
@@ -157,5 +157,5 @@ def test_keys_are_immutable_hashable_and_ordered():
 
 
 def test_the_op_table():
-    assert [o.name for o in ops()] == ["gemm", "conv"]
+    assert [o.name for o in ops()] == ["gemm", "conv", "fmha"]
     assert op_of_family("gemm.multi_d") is op("gemm")
