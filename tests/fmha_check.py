@@ -166,7 +166,7 @@ def random_case(
 
 
 def close(got: Array, want: Array, tolerance: float, what: str) -> None:
-    """Within ``tolerance`` of the largest number there is, or of 1; infinities at the same places."""
+    """Within ``tolerance`` of 1 or the largest number; infinities at the same places."""
     got = np.asarray(got).astype(np.float64)
     assert got.shape == want.shape, what
     finite = np.isfinite(want)
