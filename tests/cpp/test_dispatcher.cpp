@@ -1,28 +1,10 @@
 // Choice of kernels, explanations, plans, the decision cache, and many threads at once.
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <thread>
 
+#include "allocations.hpp"
 #include "check.hpp"
 #include "mock.hpp"
-
-namespace {
-std::atomic<long> allocations{0};
-}
-
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  ++allocations;
-  void* memory = std::malloc(size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(size);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 using namespace ckdisp;
 using namespace mock;

@@ -1,26 +1,12 @@
 // Attention that takes several kernels: plans, their memory, and what each stage is given.
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <string>
 #include <vector>
 
+#include "allocations.hpp"
 #include "check.hpp"
 #include "mock.hpp"
-
-namespace {
-std::atomic<long> allocations{0};
-}
-
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  ++allocations;
-  void* memory = std::malloc(size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 using namespace ckdisp;
 
