@@ -3,8 +3,8 @@
 Bursts of calls of the two alternate in one process, so that they meet the same clock and noise;
 each time is the median of its calls. `ratio` compares the medians, `best` the shortest times, which
 other work on the machine disturbs less; above 1 ckdisp is faster. Backward, PyTorch's is its
-autograd of the forward pass; decode is one query for each of 8 heads, with the keys in as many parts
-as there are threads. One process for each number of threads.
+autograd of the forward pass; decode is one query for each of 8 heads, with the keys in as many
+parts as there are threads. One process for each number of threads.
 
     python benchmarks/fmha_cpu.py [--quick] [--threads 1] [--dtypes fp32,bf16,fp16] [--json]
                                   [--kinds fwd,bwd,decode]
