@@ -170,6 +170,7 @@ BAD: list[tuple[Mapping[str, Any], str]] = [
     ({"mask": "causal"}, "unknown mask 'causal'"),
     ({"mask": "generic"}, "needs window"),
     ({"window": (-2, 0)}, "window is (-2, 0)"),
+    ({"window": (1,)}, "window is (1,); pass (left, right)"),
     ({"sink": -1}, "sink is -1"),
     ({"scale": math.nan}, "scale is nan"),
     ({"dropout_p": 1.0}, "dropout_p is 1.0"),

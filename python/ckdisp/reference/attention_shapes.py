@@ -37,6 +37,8 @@ class Mask:
         if mask == "generic" and window is None:
             raise InvalidArgument("mask 'generic' needs window=(left, right)")
         triangle = mask in ("top_left", "bottom_right")
+        if window is not None and len(window) != 2:
+            raise InvalidArgument(f"window is {window}; pass (left, right), numbers of keys or -1")
         left, right = window if window is not None else (-1, 0 if triangle else -1)
         if left < -1 or right < -1:
             raise InvalidArgument(f"window is ({left}, {right}); pass numbers of keys, -1 for all")
