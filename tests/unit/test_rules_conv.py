@@ -155,6 +155,10 @@ def test_the_keys_that_the_table_starts_from_are_valid(fields: Fields) -> None:
 def test_results_may_be_wider(
     family: str, where: Fields, dtypes: tuple[str, str, str], arch: str
 ) -> None:
+    if (family, arch) == ("conv.bwd_data", "gfx942"):
+        with pytest.raises(InvalidKey, match=r"data_result_dtype: .* use dtype_in fp16"):
+            KernelSet.sweep(family, arch, where=where)
+        return
     found = KernelSet.sweep(family, arch, where=where)
     assert {(k.dtype_in, k.dtype_wei, k.dtype_out) for k in found} == {dtypes}
 

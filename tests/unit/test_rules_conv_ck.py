@@ -41,6 +41,11 @@ BROKEN: list[tuple[str, Mapping[str, Any], str]] = [
     ),
     ("native_int8", {**FWD, "arch": "gfx90a", "dtype": "int8"}, "int8 on gfx90a"),
     ("compv5_direction", {**WEIGHT, **TILE} | {"wave": (1, 1, 2)}, "compv5 is for conv.fwd"),
+    (
+        "data_result_dtype",
+        {**DATA, "dtype_in": "fp32", "dtype_wei": "fp16", "dtype_out": "fp16"},
+        "cannot make fp32 out of fp16 on gfx942",
+    ),
     ("data_double_buffer", {**DATA, "pipeline": "compv4"}, "cannot have double_buffer"),
     ("split_k_output", {**WEIGHT, "split_k": True, "vector": (8, 8, 1)}, "cannot add fp16"),
     ("split_k_output", {**WEIGHT, "split_k": True, "epilogue": "default"}, "cannot add fp16"),

@@ -201,6 +201,16 @@ RULES: tuple[Rule, ...] = (
         lambda k: f"pipeline compv5 is for conv.fwd, not {k.family}",
     ),
     _gpu_rule(
+        "data_result_dtype",
+        "CK's kernel of the data gradient takes each tensor to have the type of another",
+        f"family {_dtypes}",
+        lambda c: (c["family"] != _DATA) | (operand(c, 0) == operand(c, 2)),
+        lambda k: (
+            f"conv.bwd_data cannot make {k.dtype_in} out of {k.dtype_out} on {k.arch}: CK's kernel "
+            f"has one type for the three tensors; use dtype_in {k.dtype_out}"
+        ),
+    ),
+    _gpu_rule(
         "data_double_buffer",
         "CK's kernel of the data gradient has one tile in LDS",
         "family double_buffer",
