@@ -17,6 +17,13 @@ struct FmhaGuard : ArchGuard<Key> {
   static_assert(!key.sink, "these CK Tile headers have no sink");
   static_assert(key.qscale == FmhaQscale::no || key.qscale == FmhaQscale::pertensor,
                 "these CK Tile headers scale whole tensors only");
+  static_assert(
+      !is_family(key.arch, "rdna3") || key.warp[0] == 0,
+      "on RDNA 3 the sums of one matrix instruction are no operand of the next, and these "
+      "CK Tile headers do not move them");
+  static_assert(!is_rdna(key.arch) || (key.pipeline != FmhaPipeline::qr_async &&
+                                       key.pipeline != FmhaPipeline::qr_async_trload),
+                "RDNA has no asynchronous copies to LDS");
   static_assert(!key.use_trload || key.arch == Arch::gfx950, "only gfx950 reads LDS transposed");
 };
 
