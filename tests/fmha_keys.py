@@ -43,14 +43,15 @@ _FWD: dict[str, Any] = {
     "warp": (32, 32, 16, 32, 32, 16),
     "pipeline": "qr",
 }
-_BWD: dict[str, Any] = {"pipeline": "bwd", "block_per_cu": 2}
+_NO_MASK: dict[str, Any] = {"simplified_mask": False}
+_BWD: dict[str, Any] = {**_NO_MASK, "pipeline": "bwd", "block_per_cu": 2}
 # Family -> the fields of a small kernel of it for gfx9, head dimension 64.
 _FAMILIES: dict[str, dict[str, Any]] = {
     "fwd": _FWD,
     "splitkv": {**_FWD, "tile": (64, 64, 32, 64, 32, 64), "warp": (16,) * 6, "lse": True},
-    "splitkv_combine": {"tile": (32,), "pipeline": "splitkv_combine"},
+    "splitkv_combine": {**_NO_MASK, "tile": (32,), "pipeline": "splitkv_combine"},
     "pagedkv": {**_FWD, "pipeline": "qr_pagedkv", "paged_kv": True, "padding": (1, 1, 0, 0)},
-    "appendkv": {"tile": (64, 64, 64, 64), "pipeline": "appendkv"},
+    "appendkv": {**_NO_MASK, "tile": (64, 64, 64, 64), "pipeline": "appendkv"},
     "batch_prefill": {
         **_FWD,
         "pipeline": "qr_async",

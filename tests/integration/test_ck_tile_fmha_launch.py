@@ -71,6 +71,10 @@ def launched(
     return launch
 
 
+def test_the_keys_are_legal() -> None:
+    assert [key.check() for key in KEYS.values()] == [[]] * len(KEYS)
+
+
 def test_blocks_have_the_lanes_of_the_arch(driver: lab.Driver) -> None:
     wanted = dict.fromkeys(KEYS, 256) | {"wave32": 128, "combine32": 128, "dot": 64, "short": 64}
     answers = driver.ask(*(command("facts", name) for name in KEYS))

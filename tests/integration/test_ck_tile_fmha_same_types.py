@@ -15,6 +15,7 @@ from fmha_reference import check_types, check_v3_types
 from ckdisp.codegen.key import KernelKey
 
 _PADS = (1, 1, 1, 1)
+_ENDS = (1, 0, 0, 1)  # of the rows of Q and O
 _BIG: dict[str, Any] = {"hdim": 128, "tile": (128, 128, 32, 128, 32, 128)}
 _WIDE: dict[str, Any] = {"hdim": 256, "tile": (128, 128, 32, 256, 32, 256)}
 _BYTES: dict[str, Any] = {**_BIG, "warp": (32,) * 6}
@@ -48,7 +49,7 @@ CASES: dict[str, list[KernelKey]] = {
             paged_kv=True, dtype="bf16",
         ),
         fmha_key("splitkv_combine", "gfx942"),
-        fmha_key("splitkv_combine", "gfx942", padding=_PADS, mode="group", lse=True, hdim=128),
+        fmha_key("splitkv_combine", "gfx942", padding=_ENDS, mode="group", lse=True, hdim=128),
         fmha_key("pagedkv", "gfx942", **_BIG, mode="group", mask="generic"),
         fmha_key("appendkv", "gfx942", padding=(0, 1, 0, 0)),
         fmha_key("appendkv", "gfx942", padding=_PADS, rope="half_rotated", paged_kv=True),
@@ -74,7 +75,7 @@ CASES: dict[str, list[KernelKey]] = {
         fmha_key(
             "splitkv", "gfx1201", **_SMALL, tile=(64, 64, 32, 128, 32, 128), padding=(1, 1, 0, 0)
         ),
-        fmha_key("splitkv_combine", "gfx1201", padding=_PADS),
+        fmha_key("splitkv_combine", "gfx1201", padding=_ENDS),
         fmha_key("appendkv", "gfx1201", padding=_PADS),
     ],
     "gfx942 backward": [
@@ -110,6 +111,7 @@ CASES: dict[str, list[KernelKey]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_types_are_those_of_ck(case: str, tmp_path: Path) -> None:
+    assert all(key.check() == [] for key in CASES[case])
     check_types(CASES[case], tmp_path)
 
 
@@ -117,12 +119,13 @@ def test_the_types_are_those_of_ck(case: str, tmp_path: Path) -> None:
 V3 = [
     fmha_key(
         "fwd", "gfx950", hdim=128, tile=(256, 32, 128, 128, 32, 128), wave=(8, 1, 1, 8, 1, 1),
-        pipeline="v3", padding=(1, 1, 0, 0), simplified_mask=False, mask=mask, mode=mode,
-        dtype=dtype,
+        pipeline="v3", num_wave_groups=2, padding=(1, 1, 0, 0), simplified_mask=False, mask=mask,
+        mode=mode, dtype=dtype,
     )
     for mask, mode, dtype in (("no", "batch", "fp16"), ("top_left", "group", "bf16"))
 ]  # fmt: skip
 
 
 def test_the_types_of_v3_are_those_of_ck(tmp_path: Path) -> None:
+    assert all(key.check() == [] for key in V3)
     check_v3_types(V3, tmp_path)
