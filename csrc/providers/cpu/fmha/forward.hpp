@@ -150,7 +150,8 @@ struct Forward {
     if (call.p.store_randval && part.split == 0) put_randval(part);
     const Sequence& s = part.s;
     const Visible seen = visible_to(s, part.first, part.first + part.rows - 1);
-    const Index per_split = round_up(ceil_div(s.k_len, call.cut.splits), 16);
+    // Whole panels: the scores behind the keys of a part are those of keys that no row sees.
+    const Index per_split = round_up(ceil_div(s.k_len, call.cut.splits), most(16, nr));
     const Index begin = least(s.k_len, part.split * per_split);
     const Index end = least(s.k_len, begin + per_split);
     for (Index key = begin; key < end; key += sk) {
