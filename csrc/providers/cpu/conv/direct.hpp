@@ -52,15 +52,17 @@ struct ConvDirect {
     const bool slides = along.tap_step == 1 && along.step <= 2 && along.taps >= 3;
     // A load for each multiplication, or for each three.
     double cycles = C::multiplies(1) * (slides ? 0.6 : 1);
-    // Sums that leave registers behind each line.
-    if (weights && p.c > 1) cycles += 2.5 / static_cast<double>(most(1, p.out[2]));
+    // Sums leave registers behind each line.
+    if (weights && p.c > 1) {
+      cycles = C::multiplies(1) * (0.55 + 1.5 / static_cast<double>(most(1, p.out[2])));
+    }
     const auto vectors = static_cast<double>(ceil_div(p.g * p.c, lanes));
     const double sums = static_cast<double>(out_pixels(p) * filter_taps(p) * p.c) * cycles;
     const auto copied = static_cast<double>(along_input ? in_pixels(p) : out_pixels(p));
     const double moved = static_cast<double>(p.g * p.c) *
                          static_cast<double>(in_pixels(p) * size_of(key.dtype_in) +
                                              out_pixels(p) * size_of(key.dtype_out));
-    return (vectors * (sums + 3 * copied) / C::hertz + moved / C::memory) / threads;
+    return (vectors * (sums + 3 * copied) / C::hertz + moved / C::cache) / threads;
   }
 
   static std::uint64_t workspace_size(const ConvProblemData& p, int threads) {
