@@ -26,6 +26,7 @@ REFUSED = {
     "v3_block": "v3 in 16 waves",
     "warp_tile": "warp tiles of CDNA on RDNA",
     "pipeline_arch": "asynchronous loads on RDNA",
+    "matrix_arch": "kernels for gfx1100, for which CK's headers do not compile",
 }
 # What the full space has and the lists lack: values of fields that no list has.
 ADDED = {

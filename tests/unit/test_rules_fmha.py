@@ -9,6 +9,7 @@ from ckdisp import InvalidKey, KernelSet, make_key
 from ckdisp.codegen.enums import families
 from ckdisp.codegen.ops.fmha import rules
 from ckdisp.codegen.ops.fmha.columns import SCOPES
+from ckdisp.codegen.ops.fmha.families import FORWARD, GRADIENT
 from ckdisp.codegen.ops.fmha.feature_rules import RULES as FEATURES
 from ckdisp.codegen.ops.fmha.feature_rules import missing_features
 from ckdisp.codegen.rules import check_all
@@ -52,6 +53,11 @@ def cpu(family="fwd", **fields):
 
 
 ALONE = [
+    (
+        changed(gpu("fwd", "gfx1201"), arch="gfx1100"),
+        "matrix_arch",
+        "its headers do not compile fmha.fwd there",
+    ),
     (fwd(dtype="mxfp8"), "dtype_kernels", "there are no attention kernels of mxfp8"),
     (fwd(dtype="fp8fp16"), "dtype_kernels", "use fp32, fp16, bf16, fp8"),
     (
@@ -168,7 +174,9 @@ def test_the_laws_of_rules_hold():
 def test_every_family_has_defaults_that_are_valid_wherever_it_exists():
     for family in families("fmha"):
         for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1201", "generic"):
-            if family == "fmha.batch_prefill" and arch.startswith("gfx1"):
+            multiplies = family in (*FORWARD, GRADIENT)
+            prefill = family == "fmha.batch_prefill"
+            if (arch == "gfx1100" and multiplies) or (prefill and arch.startswith("gfx1")):
                 with pytest.raises(InvalidKey, match="archs that have: gfx90a, gfx942, gfx950"):
                     make_key(family, arch=arch)
             else:

@@ -23,7 +23,7 @@ from .columns import (
     waves,
     wide,
 )
-from .families import FORWARD
+from .families import FORWARD, GRADIENT
 
 _FWD = ("fmha.fwd",)
 # How often the buffers of K and V are held by the pipelines with asynchronous loads.
@@ -241,6 +241,17 @@ def _fwd(*args: Any) -> Rule:
 
 
 RULES: tuple[Rule, ...] = (
+    family_rule(
+        (*FORWARD, GRADIENT),
+        "matrix_arch",
+        "CK's attention multiplies matrices on gfx9 and gfx12",
+        "",
+        lambda c: ~facts.in_family(c, ("rdna3",)),
+        lambda k: (
+            f"CK's attention has no matrix products for {k.arch}: its headers do not compile "
+            f"{k.family} there; use gfx90a, gfx942, gfx950, gfx1200 or gfx1201"
+        ),
+    ),
     _rule(
         "head_loops",
         "the pipeline has the steps along the head dimension that it needs",
