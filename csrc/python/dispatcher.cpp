@@ -17,6 +17,7 @@
 #include "bindings.hpp"
 #include "call.hpp"
 #include "conv_call.hpp"
+#include "fmha_call.hpp"
 #include "integers.hpp"
 #include "output.hpp"
 
