@@ -41,7 +41,8 @@ def test_what_won_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     )
     assert found["hip compiler"]["found"].startswith(f"{root}/bin/hipcc, with {root}/lib/llvm/bin")
     assert f"{root}/include (the ROCm at {root}): comp_async, " in found["ck headers"]["found"]
-    assert found["ck headers"]["found"].endswith("; without tails_in_kernel, conv_explicit_gemm")
+    lacks = "; without tails_in_kernel, conv_explicit_gemm, fmha, "
+    assert lacks in found["ck headers"]["found"]
     assert found["gpu archs"]["found"] == "gfx942 gfx1201 (GPU_TARGETS=gfx942;gfx1201)"
     names = ("rocm", "hip compiler", "ck headers", "gpu archs")
     assert {found[name]["status"] for name in names} == {"ok"}
