@@ -101,7 +101,7 @@ class Regions {
   }
 
   void attend() {
-    const bool backward = detail::is_backward(p_.family);
+    const bool backward = is_backward(p_.family);
     add_q("q", args_.q, p_.q, p_.hdim_q, in_, false);
     add("k", args_.k, detail::extent_of_k(p_, p_.k, p_.hdim_q), in_, false);
     add("v", args_.v, detail::extent_of_v(p_, p_.v), in_, false);

@@ -71,9 +71,4 @@ constexpr FmhaFamily fmha_family(Family family) {
   }
 }
 
-constexpr bool is_backward(Family family) {
-  return family == Family::fmha_bwd_dot_do_o || family == Family::fmha_bwd_dq_dk_dv ||
-         family == Family::fmha_bwd_convert_dq;
-}
-
 }  // namespace ckdisp::detail

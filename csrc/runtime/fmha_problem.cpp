@@ -42,7 +42,7 @@ class Strides {
     p_.bias = matrix(p_.bias_kind == FmhaBias::bias);
     p_.randval = matrix(p_.store_randval);
     p_.alibi_batch = p_.alibi_batch != 0 ? p_.nhead_q : 0;
-    const bool backward = detail::is_backward(p_.family);
+    const bool backward = is_backward(p_.family);
     if (p_.lse_out || backward) p_.lse = {batch ? p_.nhead_q * rows_q : 0, rows_q, 1};
     if (!backward) return;
     p_.dbias = matrix(p_.dbias_out);
@@ -261,34 +261,6 @@ FmhaProblemData FmhaProblem::data() const {
   return p;
 }
 
-Dtype input_type(FmhaDtype dtype) {
-  switch (dtype) {
-    case FmhaDtype::fp16:
-      return Dtype::fp16;
-    case FmhaDtype::bf16:
-      return Dtype::bf16;
-    case FmhaDtype::bf8:
-      return Dtype::bf8;
-    case FmhaDtype::fp32:
-      return Dtype::fp32;
-    default:
-      return Dtype::fp8;
-  }
-}
-
-Dtype output_type(FmhaDtype dtype) {
-  switch (dtype) {
-    case FmhaDtype::fp8fp16:
-      return Dtype::fp16;
-    case FmhaDtype::fp8bf16:
-      return Dtype::bf16;
-    case FmhaDtype::fp8fp32:
-      return Dtype::fp32;
-    default:
-      return input_type(dtype);
-  }
-}
-
 double flops(const FmhaProblemData& p) {
   if (p.family == Family::fmha_appendkv || p.batch == 0) return 0;
   const bool group = p.mode == FmhaMode::group;
@@ -297,7 +269,7 @@ double flops(const FmhaProblemData& p) {
   const double pairs =
       static_cast<double>(p.batch) * static_cast<double>(p.nhead_q) * visible_pairs(p, rows, keys);
   const auto d = static_cast<double>(p.hdim_q), dv = static_cast<double>(p.hdim_v);
-  return 2 * pairs * (detail::is_backward(p.family) ? 3 * d + 2 * dv : d + dv);
+  return 2 * pairs * (is_backward(p.family) ? 3 * d + 2 * dv : d + dv);
 }
 
 double bytes(const FmhaProblemData& p) {
@@ -315,8 +287,8 @@ double bytes(const FmhaProblemData& p) {
   const double rows = product(p.total_q, p.nhead_q, 1);
   const double cells = product(p.total_q, p.nhead_q, p.seqlen_k);
   double total = q + kv + o;
-  if (detail::is_backward(p.family)) total += q + kv + o;
-  if (p.lse_out || detail::is_backward(p.family)) total += 4 * rows;
+  if (is_backward(p.family)) total += q + kv + o;
+  if (p.lse_out || is_backward(p.family)) total += 4 * rows;
   if (p.bias_kind == FmhaBias::bias) total += cells * (in == 1 ? 4 : in) * (p.dbias_out ? 2 : 1);
   if (p.store_randval) total += cells;
   return total;

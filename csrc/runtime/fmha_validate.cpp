@@ -54,7 +54,7 @@ void check_enums(const FmhaProblemData& p) {
   }
   const bool wide =
       p.dtype == FmhaDtype::fp32 || p.dtype == FmhaDtype::fp16 || p.dtype == FmhaDtype::bf16;
-  if (detail::is_backward(p.family) && !wide) {
+  if (is_backward(p.family) && !wide) {
     refuse(std::string("there is no backward pass in ") + to_name(p.dtype) +
            "; convert to fp16, bf16 or fp32");
   }
@@ -206,7 +206,7 @@ void check_tensors(const FmhaProblemData& p) {
     check_strides("v_new", {p.v_new, p.batch, p.nhead_k, p.seqlen_new, p.hdim_v}, false);
     return;
   }
-  const bool backward = detail::is_backward(p.family);
+  const bool backward = is_backward(p.family);
   check_strides("o", detail::extent_of_q(p, p.o, p.hdim_v), !backward);
   if (p.bias_kind == FmhaBias::bias) {
     check_strides("bias", detail::extent_of_q(p, p.bias, p.seqlen_k), false);

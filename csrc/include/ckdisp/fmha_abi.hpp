@@ -12,6 +12,45 @@
 
 namespace ckdisp {
 
+// Functions have internal linkage, since units of different archs and CPU levels are linked into
+// one program.
+
+// The element type of Q, K and V.
+static constexpr Dtype input_type(FmhaDtype dtype) {
+  switch (dtype) {
+    case FmhaDtype::fp32:
+      return Dtype::fp32;
+    case FmhaDtype::fp16:
+      return Dtype::fp16;
+    case FmhaDtype::bf16:
+      return Dtype::bf16;
+    case FmhaDtype::bf8:
+      return Dtype::bf8;
+    default:
+      return Dtype::fp8;
+  }
+}
+
+// The element type of O.
+static constexpr Dtype output_type(FmhaDtype dtype) {
+  switch (dtype) {
+    case FmhaDtype::fp8fp16:
+      return Dtype::fp16;
+    case FmhaDtype::fp8bf16:
+      return Dtype::bf16;
+    case FmhaDtype::fp8fp32:
+      return Dtype::fp32;
+    default:
+      return input_type(dtype);
+  }
+}
+
+// Whether kernels of a family are stages of the backward pass.
+static constexpr bool is_backward(Family family) {
+  return family == Family::fmha_bwd_dot_do_o || family == Family::fmha_bwd_dq_dk_dv ||
+         family == Family::fmha_bwd_convert_dq;
+}
+
 // Where the rows of a tensor lie, in elements. The numbers of a row lie one behind the other. In
 // mode group, whose sequences lie one behind the other, `batch` is 0. A stride of 0 uses one row,
 // head or batch for all: of a bias, say.

@@ -76,10 +76,6 @@ void validate(const FmhaProblemData& problem);
 // lengths and pages that lie outside of the tensors. `problem` must be valid.
 void validate(const FmhaProblemData& problem, const FmhaArgs& args, bool on_cpu = true);
 
-// The element types of Q, K and V, and of O.
-Dtype input_type(FmhaDtype dtype);
-Dtype output_type(FmhaDtype dtype);
-
 // Multiplications and additions of the GEMMs, of the pairs of query and key that the mask leaves:
 // two GEMMs in a forward pass, five in a backward one. In mode group as if all lengths were equal.
 double flops(const FmhaProblemData& problem);

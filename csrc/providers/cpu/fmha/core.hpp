@@ -11,34 +11,6 @@
 namespace ckdisp::cpu {
 namespace {
 
-constexpr Dtype input_of(FmhaDtype dtype) {
-  switch (dtype) {
-    case FmhaDtype::fp32:
-      return Dtype::fp32;
-    case FmhaDtype::fp16:
-      return Dtype::fp16;
-    case FmhaDtype::bf16:
-      return Dtype::bf16;
-    case FmhaDtype::bf8:
-      return Dtype::bf8;
-    default:
-      return Dtype::fp8;
-  }
-}
-
-constexpr Dtype output_of(FmhaDtype dtype) {
-  switch (dtype) {
-    case FmhaDtype::fp8fp16:
-      return Dtype::fp16;
-    case FmhaDtype::fp8bf16:
-      return Dtype::bf16;
-    case FmhaDtype::fp8fp32:
-      return Dtype::fp32;
-    default:
-      return input_of(dtype);
-  }
-}
-
 template <class Kernel>
 struct FmhaTraits {
   static constexpr const FmhaKey& key = Kernel::key;
@@ -47,8 +19,8 @@ struct FmhaTraits {
   using F = typename S::F;
   static constexpr int lanes = S::lanes;
 
-  static constexpr Dtype in = input_of(key.dtype);
-  static constexpr Dtype out = output_of(key.dtype);
+  static constexpr Dtype in = input_type(key.dtype);
+  static constexpr Dtype out = output_type(key.dtype);
   static constexpr Dtype bias = size_of(in) == 1 ? Dtype::fp32 : in;
   static constexpr int size_in = size_of(in);
   static constexpr int size_out = size_of(out);

@@ -8,11 +8,6 @@
 namespace ckdisp::cpu {
 namespace {
 
-constexpr bool is_backward(Family family) {
-  return family == Family::fmha_bwd_dot_do_o || family == Family::fmha_bwd_dq_dk_dv ||
-         family == Family::fmha_bwd_convert_dq;
-}
-
 template <class Kernel>
 struct FmhaSupport {
   using T = FmhaTraits<Kernel>;

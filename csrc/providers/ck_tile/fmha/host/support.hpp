@@ -14,9 +14,6 @@ struct Support<Key> {
   static constexpr Family family = key.family;
   using Types = FmhaTypesOf<key.dtype>;
   static constexpr bool is_group = key.mode == FmhaMode::group;
-  static constexpr bool is_backward = family == Family::fmha_bwd_dot_do_o ||
-                                      family == Family::fmha_bwd_dq_dk_dv ||
-                                      family == Family::fmha_bwd_convert_dq;
   // Asynchronous copies to LDS take whole vectors even where they pad.
   static constexpr bool is_async =
       key.pipeline == FmhaPipeline::qr_async || key.pipeline == FmhaPipeline::qr_async_trload;
@@ -104,7 +101,7 @@ struct Support<Key> {
                     number(p.seqlen_q), longest);
     } else if constexpr (family == Family::fmha_splitkv_combine) {
       return true;  // it checks rows itself
-    } else if constexpr (is_backward) {
+    } else if constexpr (is_backward(family)) {
       return length_fits("seqlen_q", key.padding[0], key.tile[0], p.seqlen_q, refusal);
     } else if constexpr (family == Family::fmha_appendkv) {
       return length_fits("seqlen_q", key.padding[0], key.tile[0], p.seqlen_q, refusal) &&
@@ -183,7 +180,7 @@ struct Support<Key> {
   static bool strides_fit(const FmhaProblemData& p, Refusal* refusal) {
     constexpr std::int64_t in = sizeof(typename Types::In), out = sizeof(typename Types::Out);
     const std::int64_t keys = key.paged_kv ? p.page_size : p.seqlen_k;
-    const bool columns = key.vlayout == Order::c && !is_backward;
+    const bool columns = key.vlayout == Order::c && !is_backward(family);
     const Rows v{"V", p.v, columns ? p.hdim_v : keys, columns ? 1 : vector_v, in};
     if constexpr (family == Family::fmha_splitkv_combine) {
       return handed_on_fits(p, p.hdim_v, refusal) &&
