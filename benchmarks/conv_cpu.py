@@ -14,12 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any
 
-from turns import Call, environment, interleaved, ratio
+from turns import Call
+from workers import print_groups, print_json, rows_of, timed, torch_parser
 
 DIRECTIONS = ("fwd", "bwd_data", "bwd_weight")
 
@@ -133,9 +133,7 @@ def measure_one(
 ) -> dict[str, Any]:
     import ckdisp
 
-    calls = calls_of(shape, direction, dtype, disp)
-    taken = interleaved(calls, 0.2 if options.quick else options.seconds, disp.num_threads)
-    ms = {name: statistics.median(t) for name, t in taken.items()}
+    times = timed(calls_of(shape, direction, dtype, disp), options, disp.num_threads)
     problem = ckdisp.GroupedConvProblem(
         direction,
         (shape.n, shape.c, *[shape.size] * shape.rank),
@@ -150,10 +148,8 @@ def measure_one(
         "dtype": dtype,
         "threads": disp.num_threads,
         "kernel": key.pipeline if key.specialization == "default" else "packed 1x1",
-        "gflops": 1e-6 * problem.flops / ms["ckdisp"],
-        "ms": ms,
-        "ratio": ratio(ms),
-        "best_ratio": ratio({name: min(t) for name, t in taken.items()}),
+        "gflops": 1e-6 * problem.flops / times["ms"]["ckdisp"],
+        **times,
     }
     print_row(row)
     return row
@@ -169,34 +165,20 @@ def print_row(row: dict[str, Any]) -> None:
     )
 
 
-def print_means(rows: list[dict[str, Any]]) -> None:
-    """Geometric means of the ratios, by direction and type."""
-    groups: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
-    for row in rows:
-        key = (row["direction"], row["dtype"], row["threads"])
-        groups.setdefault(key, []).append(row)
-    for (direction, dtype, threads), members in groups.items():
-        means = [
-            statistics.geometric_mean(row[name] for row in members)
-            for name in ("ratio", "best_ratio")
-        ]
-        print(
-            f"{f'mean of {len(members)}':<28}{direction:<11}{dtype:<6}{threads:>3}"
-            f"{means[0]:>47.2f}{means[1]:>7.2f}",
-            file=sys.stderr,
-        )
+def means(key: tuple[str, str, int], members: list[dict[str, Any]]) -> str:
+    """Geometric means of the ratios."""
+    direction, dtype, threads = key
+    ratio, best = (
+        statistics.geometric_mean(row[name] for row in members) for name in ("ratio", "best_ratio")
+    )
+    return (
+        f"{f'mean of {len(members)}':<28}{direction:<11}{dtype:<6}{threads:>3}"
+        f"{ratio:>47.2f}{best:>7.2f}"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="fewer problems, shorter timings")
-    parser.add_argument("--threads", default="1", help="numbers of threads (1)")
-    parser.add_argument("--dtypes", default="fp32,bf16,fp16")
-    parser.add_argument("--directions", default=",".join(DIRECTIONS))
-    parser.add_argument("--seconds", type=float, default=1.0, help="time for each problem (1)")
-    parser.add_argument("--json", action="store_true", help="rows as JSON on standard output")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = torch_parser(__doc__, "directions", DIRECTIONS).parse_args()
     if options.worker:
         json.dump(measure(options), sys.stdout)
         return
@@ -205,17 +187,10 @@ def main() -> None:
         f"{'ckdisp ms':>10}{'torch ms':>10}{'ratio':>7}{'best':>7}",
         file=sys.stderr,
     )
-    rows = []
-    for threads in options.threads.split(","):
-        command = [sys.executable, __file__, "--worker", "--threads", threads]
-        command += ["--dtypes", options.dtypes, "--directions", options.directions]
-        command += ["--seconds", str(options.seconds)] + ["--quick"] * options.quick
-        done = subprocess.run(command, env=environment(threads), stdout=subprocess.PIPE, check=True)
-        rows += json.loads(done.stdout)
-    print_means(rows)
+    rows = rows_of(__file__, options, ("dtypes", "directions", "seconds"))
+    print_groups(rows, "direction", means)
     if options.json:
-        json.dump(rows, sys.stdout, indent=1)
-        print()
+        print_json(rows)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
-import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any
 
-from turns import Call, environment, interleaved, ratio
+from turns import Call
+from workers import print_groups, print_json, rows_of, timed, torch_parser
 
 KINDS = ("fwd", "bwd", "decode")
 FAMILIES = {
@@ -118,18 +117,14 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 def measure_one(
     shape: Shape, kind: str, dtype: str, disp: Any, options: argparse.Namespace
 ) -> dict[str, Any]:
-    calls = calls_of(shape, kind, dtype, disp)
-    taken = interleaved(calls, 0.2 if options.quick else options.seconds, disp.num_threads)
-    ms = {name: statistics.median(t) for name, t in taken.items()}
+    times = timed(calls_of(shape, kind, dtype, disp), options, disp.num_threads)
     row = {
         "shape": str(shape),
         "kind": kind,
         "dtype": dtype,
         "threads": disp.num_threads,
-        "gflops": 1e-6 * shape.flops(kind) / ms["ckdisp"],
-        "ms": ms,
-        "ratio": ratio(ms),
-        "best_ratio": ratio({name: min(t) for name, t in taken.items()}),
+        "gflops": 1e-6 * shape.flops(kind) / times["ms"]["ckdisp"],
+        **times,
     }
     print_row(row)
     return row
@@ -145,31 +140,18 @@ def print_row(row: dict[str, Any]) -> None:
     )
 
 
-def print_means(rows: list[dict[str, Any]]) -> None:
-    """Geometric means and the least of the ratios, by kind and type."""
-    groups: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["kind"], row["dtype"], row["threads"]), []).append(row)
-    for (kind, dtype, threads), members in groups.items():
-        ratios = [row["ratio"] for row in members]
-        mean = math.exp(statistics.mean(math.log(r) for r in ratios))
-        print(
-            f"{f'mean of {len(members)}, least':<28}{kind:<8}{dtype:<6}{threads:>3}"
-            f"{mean:>36.2f}{min(ratios):>7.2f}",
-            file=sys.stderr,
-        )
+def means(key: tuple[str, str, int], members: list[dict[str, Any]]) -> str:
+    """Geometric mean and the least of the ratios."""
+    kind, dtype, threads = key
+    ratios = [row["ratio"] for row in members]
+    return (
+        f"{f'mean of {len(members)}, least':<28}{kind:<8}{dtype:<6}{threads:>3}"
+        f"{statistics.geometric_mean(ratios):>36.2f}{min(ratios):>7.2f}"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="fewer problems, shorter timings")
-    parser.add_argument("--threads", default="1", help="numbers of threads (1)")
-    parser.add_argument("--dtypes", default="fp32,bf16,fp16")
-    parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--seconds", type=float, default=1.0, help="time for each problem (1)")
-    parser.add_argument("--json", action="store_true", help="rows as JSON on standard output")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = torch_parser(__doc__, "kinds", KINDS).parse_args()
     if options.worker:
         json.dump(measure(options), sys.stdout)
         return
@@ -178,17 +160,10 @@ def main() -> None:
         f"{'ckdisp ms':>10}{'torch ms':>10}{'ratio':>7}{'best':>7}",
         file=sys.stderr,
     )
-    rows = []
-    for threads in options.threads.split(","):
-        command = [sys.executable, __file__, "--worker", "--threads", threads]
-        command += ["--dtypes", options.dtypes, "--kinds", options.kinds]
-        command += ["--seconds", str(options.seconds)] + ["--quick"] * options.quick
-        done = subprocess.run(command, env=environment(threads), stdout=subprocess.PIPE, check=True)
-        rows += json.loads(done.stdout)
-    print_means(rows)
+    rows = rows_of(__file__, options, ("dtypes", "kinds", "seconds"))
+    print_groups(rows, "kind", means)
     if options.json:
-        json.dump(rows, sys.stdout, indent=1)
-        print()
+        print_json(rows)
 
 
 if __name__ == "__main__":

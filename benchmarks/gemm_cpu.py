@@ -10,14 +10,13 @@ number of threads. PyTorch is optional.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import subprocess
 import sys
 from typing import Any
 
-from turns import Call, environment, interleaved, ratio
+from turns import Call, interleaved, ratio
+from workers import parser, print_json, rows_of
 
 SQUARE = (256, 384, 512, 768, 1024, 1536, 2048)
 FEW_ROWS = (1, 4, 16)
@@ -103,13 +102,7 @@ NAMES = ("ckdisp", "numpy", "torch")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="fewer and smaller problems")
-    parser.add_argument("--threads", default="1,2", help="numbers of threads (1,2)")
-    parser.add_argument("--dtypes", default="fp32,bf16,fp16")
-    parser.add_argument("--json", action="store_true", help="rows as JSON on standard output")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser(__doc__, quick="fewer and smaller problems", threads="1,2").parse_args()
     if options.worker:
         rows = measure(int(options.threads), options.dtypes.split(","), options.quick)
         json.dump(rows, sys.stdout)
@@ -120,16 +113,9 @@ def main() -> None:
         + f"{'ratio':>7}{'best':>7}",
         file=sys.stderr,
     )
-    rows = []
-    for threads in options.threads.split(","):
-        env = environment(threads)
-        command = [sys.executable, __file__, "--worker", "--threads", threads]
-        command += ["--dtypes", options.dtypes] + ["--quick"] * options.quick
-        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True)
-        rows += json.loads(done.stdout)
+    rows = rows_of(__file__, options, ("dtypes",))
     if options.json:
-        json.dump(rows, sys.stdout, indent=1)
-        print()
+        print_json(rows)
 
 
 if __name__ == "__main__":
