@@ -30,7 +30,7 @@ def interleaved(calls: dict[str, Call], seconds: float, threads: int) -> dict[st
             names.remove(name)
     end = time.perf_counter() + seconds
     rounds = 0
-    while rounds < 5 or (time.perf_counter() < end and rounds < 2000):
+    while names and (rounds < 5 or (time.perf_counter() < end and rounds < 2000)):
         for name in names:
             time.sleep(pause)
             burst(calls[name])  # wakes its threads, fills the caches
