@@ -15,10 +15,14 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from .columns import Array, Columns, to_keys
 from .enums import unknown
 from .errors import InvalidKey
 from .key import KernelKey
 from .ops import key_classes
+from .rules import Rule
 from .schema import columns_of, fields_by_name
 
 Value = Callable[[KernelKey], Any]
@@ -45,11 +49,56 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 def compile_filter(text: str) -> Callable[[KernelKey], bool]:
     """The predicate that ``text`` says; :class:`InvalidKey` for what it may not hold."""
+    return _predicate(text, _parse(text)[1])
+
+
+def filter_rules(text: str, key_class: type[KernelKey]) -> list[Rule] | None:
+    """The rules that together say ``text`` of keys of ``key_class``: one for each term of ``and``.
+
+    None if a term reads ``name``, which is no column.
+    """
+    body, _ = _parse(text)
+    terms = body.values if isinstance(body, ast.BoolOp) and isinstance(body.op, ast.And) else [body]
+    rules = []
+    for i, term in enumerate(terms):
+        # The terms before one that divides may keep it from dividing by zero.
+        alone = not any(isinstance(node, (ast.FloorDiv, ast.Mod)) for node in ast.walk(term))
+        said = term if alone or not i else ast.BoolOp(ast.And(), terms[: i + 1])
+        names = {node.id for node in ast.walk(said) if isinstance(node, ast.Name)}
+        if "name" in names:
+            return None
+        rules.append(_rule(text, said, names, key_class))
+    return rules
+
+
+def _rule(text: str, term: ast.expr, names: set[str], key_class: type[KernelKey]) -> Rule:
+    fields = fields_by_name(key_class)
+    read = {c for n in names for c in (fields[n].columns() if n in fields else (n,))}
+    columns = tuple(name for name in columns_of(key_class) if name in read)
+    keep = _predicate(text, _value(term))
+
+    def valid(rows: Columns) -> Array:
+        shape = np.broadcast_shapes(*(np.shape(rows[name]) for name in columns), (1,))
+        table = np.zeros((*shape, len(columns) + 1), np.int64)
+        for i, name in enumerate(columns):
+            table[:, i] = rows[name]
+        distinct, where = np.unique(table, axis=0, return_inverse=True)
+        # What the term does not read can be anything.
+        whole = dict.fromkeys(columns_of(key_class), distinct[:, -1])
+        whole.update((name, distinct[:, i]) for i, name in enumerate(columns))
+        mask = np.array([keep(key) for key in to_keys(key_class, whole)], np.bool_)
+        return mask[where.reshape(-1)]
+
+    said = ast.unparse(term)
+    return Rule("filter", said, columns, valid, lambda key: f"{said} is not true")
+
+
+def _parse(text: str) -> tuple[ast.expr, Value]:
     if len(text) > _MAX_LENGTH:
         raise InvalidKey(f"a filter has at most {_MAX_LENGTH} characters, not {len(text)}")
     try:
         tree = ast.parse(text.strip(), mode="eval")
-        value = _value(tree.body)
+        return tree.body, _value(tree.body)
     except SyntaxError as error:
         raise InvalidKey(
             f"cannot read the filter {text!r}: {error.msg} at character {error.offset}; "
@@ -60,11 +109,13 @@ def compile_filter(text: str) -> Callable[[KernelKey], bool]:
     except (ValueError, RecursionError, MemoryError) as error:
         raise InvalidKey(f"cannot read the filter {text[:80]!r}: {error}") from None
 
+
+def _predicate(text: str, value: Value) -> Callable[[KernelKey], bool]:
     def keep(key: KernelKey) -> bool:
         try:
             return bool(value(key))
         except (TypeError, ZeroDivisionError, IndexError) as error:
-            raise InvalidKey(f"filter {text!r}: {error}, for {key.name}") from None
+            raise InvalidKey(f"filter {text!r}: {error}") from None
 
     return keep
 

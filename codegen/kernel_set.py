@@ -13,7 +13,7 @@ from .columns import Array
 from .declare import ArchLike, declare_preset, declare_sweep, resolve_archs
 from .errors import BuildError, InvalidKey
 from .key import KernelKey
-from .parts import Declaration, KeyList, Part, remove
+from .parts import Declaration, KeyList, Part, SpacePart, remove
 
 
 class KernelSet:
@@ -206,17 +206,31 @@ class KernelSet:
             yield from part.names()
 
     def filter(self, keep: Callable[[KernelKey], object] | str) -> Self:
-        """The keys for which ``keep`` is true. Enumerates the set; ``where`` does not.
+        """The keys for which ``keep`` is true.
 
-        ``keep`` is a function, or an expression such as ``"hdim_q == 128 and not lse"``: fields
-        and columns of keys, literals, comparisons, ``in``, ``and``, ``or``, ``not``, arithmetic.
+        ``keep`` is a function, which enumerates the set, or an expression such as
+        ``"hdim_q == 128 and not lse"``: fields and columns of keys, literals, comparisons, ``in``,
+        ``and``, ``or``, ``not``, arithmetic. An expression that does not read ``name`` narrows a
+        space of over a million keys as ``where`` does: nothing is enumerated, and the order of the
+        keys may change.
         """
         if isinstance(keep, str):
-            from .filter import compile_filter  # only for who filters by text
-
-            keep = compile_filter(keep)
+            return self._filter_text(keep)
         kept = [i for i, key in enumerate(self) if keep(key)]
         return self._pick(np.array(kept, np.int64))
+
+    def _filter_text(self, text: str) -> Self:
+        from .filter import compile_filter  # only for who filters by text
+
+        keep = compile_filter(text)
+        parts: list[Part] = []
+        for part in self._parts:
+            narrowed = part.filter(text) if isinstance(part, SpacePart) else None
+            if narrowed is None:
+                parts.append(part.select(np.flatnonzero([keep(key) for key in part])))
+            else:
+                parts.append(narrowed)
+        return type(self)(_parts=tuple(part for part in parts if len(part)))
 
     def sample(self, count: int, seed: int = 0) -> Self:
         """``count`` different keys (all, if there are fewer) drawn at random, in set order."""

@@ -15,9 +15,11 @@ from .key import KernelKey
 from .names import names_of
 from .space import Space
 
-_CHUNK = 1 << 15
+_CHUNK = 1 << 12
 # Comparing overlapping spaces enumerates one of them; beyond this it would seem to hang.
 _MAX_ENUMERATED = 1 << 26
+# Filtering by text goes through the rows of at most so many keys, a second's work.
+_MAX_ORDERED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,31 @@ class SpacePart:
         for start in range(0, len(self), _CHUNK):
             positions = np.arange(start, min(start + _CHUNK, len(self)))
             yield from names_of(self.space.key_class, self.columns(positions))
+
+    def filter(self, text: str) -> SpacePart | None:
+        """The keys for which the expression ``text`` is true; None if it reads their names.
+
+        A large space is not enumerated but narrowed, which may change the order of its keys.
+        """
+        from .filter import filter_rules  # only for who filters by text
+
+        rules = filter_rules(text, self.space.key_class)
+        if rules is None:
+            if len(self) > _MAX_ENUMERATED:
+                raise InvalidKey(
+                    f"the filter {text!r} reads name, which enumerates {len(self)} keys; "
+                    "narrow them with where, or name fields instead"
+                )
+            return None
+        if self.positions is None and len(self) > _MAX_ORDERED:
+            return SpacePart(self.space.narrow(rules))
+        kept = [np.zeros(0, np.int64)]
+        for start in range(0, len(self), _CHUNK):
+            positions = np.arange(start, min(start + _CHUNK, len(self)))
+            columns = self.columns(positions)
+            masks = [np.broadcast_to(r.valid(columns), positions.shape) for r in rules]
+            kept.append(positions[np.logical_and.reduce(masks)])
+        return self.select(np.concatenate(kept))
 
     def find(self, columns: Columns) -> Array:
         """Whether each row of ``columns`` is a key of this part."""

@@ -18,7 +18,7 @@ from .lookup import RowIndex
 from .rules import Rule
 from .schema import columns_of, fields_by_name
 
-_CHUNK = 1 << 15
+_CHUNK = 1 << 12
 
 
 def axis(key_class: type[KernelKey], names: str, rows: Sequence[Any]) -> Axis:
@@ -173,6 +173,10 @@ class Space:
             return self._restrict(axis(self.key_class, name, values), name)
         rows = [(value,) * len(fields) for value in values]
         return self._restrict(axis(self.key_class, " ".join(fields), rows), name)
+
+    def narrow(self, rules: Sequence[Rule]) -> Space:
+        """The keys that pass ``rules``, too."""
+        return Space(self.key_class, self.axes, (*self.rules, *rules), self.free)
 
     def _restrict(self, wanted: Axis, name: str) -> Space:
         touched = [i for i, a in enumerate(self.axes) if set(a.columns) & set(wanted.columns)]

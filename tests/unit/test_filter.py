@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ckdisp import InvalidKey, KernelSet, make_key
-from ckdisp.codegen.filter import compile_filter
+from ckdisp.codegen.filter import compile_filter, filter_rules
+from ckdisp.codegen.ops import op
+from ckdisp.codegen.ops.definition import SpaceRequest
+from ckdisp.codegen.ops.fmha.key import FmhaKey
 
 KEYS = KernelSet.sweep("fmha.fwd", "gfx942", receipt="flash_fwd", where={"hdim": [64, 128]})
 
@@ -67,9 +70,41 @@ def test_what_an_expression_may_not_hold_is_refused_by_name(text, words):
         ("layout == 'rcr'", "keys of fmha have no such field"),
     ],
 )
-def test_what_cannot_be_computed_is_an_error_that_names_the_key(text, words):
+def test_what_cannot_be_computed_is_an_error(text, words):
     with pytest.raises(InvalidKey, match=words):
         KEYS.filter(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hdim_q == 128 and lse and tile_0 >= 64",
+        "tile_0 * tile_1 > 8192 or mask == 'no'",
+        "block_per_cu > 0 and 4 % block_per_cu == 0",
+        "1 == 1",
+        "1 == 2",
+    ],
+)
+def test_a_narrowed_space_has_the_keys_that_a_function_keeps(text):
+    space = op("fmha").space(SpaceRequest("fmha.fwd", "gfx942", "ck_tile", "all"))
+    fixed = {"hdim_q": 128, "hdim_v": 128, "dtype": "fp16", "pipeline": "qr", "vlayout": "r"}
+    for name, value in (fixed | {"mode": "batch", "padding": (1, 1, 1, 1)}).items():
+        space = space.restrict(name, [value])
+    keep = compile_filter(text)
+    narrowed = list(space.narrow(filter_rules(text, FmhaKey)))
+    assert len(narrowed) == len(set(narrowed))
+    assert set(narrowed) == {key for key in space if keep(key)}
+
+
+def test_a_filter_counts_a_space_that_nobody_could_enumerate():
+    whole = KernelSet.sweep("fmha.fwd", "gfx942", tiles="all")
+    kept = whole.filter("hdim_q == hdim_v and dropout and mask != 'no' and tile_0 <= 64")
+    assert 1_000_000 < len(kept) < len(whole)
+    assert all(k.dropout and k.mask != "no" and k.tile[0] <= 64 for k in kept.sample(20))
+    assert kept[0] in whole
+    assert len(whole.filter("hdim_q == 1")) == 0
+    with pytest.raises(InvalidKey, match=r"reads name, which enumerates .* keys; narrow them"):
+        whole.filter("'_v64_' in name")
 
 
 def test_filters_serve_every_op():
