@@ -58,10 +58,8 @@ def normal(draw: random.Random, *shape: int, dtype: str = "fp32") -> Array:
     return numbers.astype(np.float32).astype(DTYPES[dtype])
 
 
-def random_case(
-    draw: random.Random, dtype: str, *, dropout: bool = True, backward: bool = False
-) -> Case:
-    """Of the features that a family has: only the forward ones have sinks and a soft cap."""
+def random_case(draw: random.Random, dtype: str, *, dropout: bool = True) -> Case:
+    """Of the features that all families have, and dropout where they have that."""
     b, hk, group = draw.choice([1, 2]), draw.choice([1, 2, 3]), draw.choice([1, 1, 2, 4])
     sq, sk = draw.choice([1, 2, 5, 17, 64, 140]), draw.choice([1, 3, 16, 31, 100, 300])
     d = draw.choice([1, 8, 40, 64, 128])
@@ -80,11 +78,11 @@ def random_case(
     else:
         how["mask"] = kind
     hides = kind != "no" and how.get("window") != (-1, -1)
-    if hides and not backward and draw.random() < 0.3:
+    if hides and draw.random() < 0.3:
         how["sink"] = draw.choice([1, 5, 40])
     if draw.random() < 0.5:
         how["scale"] = draw.choice([0.5, -0.3])
-    extra = draw.choice(["", "", "bias", "alibi", "" if backward else "cap"])
+    extra = draw.choice(["", "", "bias", "alibi", "cap"])
     if extra == "bias":
         how["bias"] = normal(draw, b, h, sq, sk, dtype="fp32" if "8" in dtype else dtype)
     elif extra == "alibi":

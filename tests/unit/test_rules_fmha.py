@@ -75,6 +75,8 @@ ALONE = [
     (fwd(rope="interleaved"), "no_rope", "fmha.fwd has no rope: it must be none"),
     (fwd(dbias=True), "no_dbias", "families that have it: fmha.bwd_dq_dk_dv"),
     (fwd(page_size=16), "no_page_size", "it must be 0, not 16"),
+    (gradient(logits=True), "no_logits", "has no logits in CK Tile's headers, only on CPU levels"),
+    (gradient(sink=True), "no_sink", "has no sink in CK Tile's headers, only on CPU levels"),
     (fwd(mode="any"), "call_decides", "a GPU kernel cannot leave mode to a call"),
     (fwd(mask="top_left", simplified_mask=True), "simplified_mask", "has no simplified form"),
     (qr(logits=True), "soft_cap_bias", "excludes bias bias"),
@@ -113,6 +115,8 @@ ALONE = [
     (v3(num_wave_groups=1), "wave_groups", "has 2 group(s) of waves, not 1"),
     (cpu(hdim_q=64), "cpu_hdim_q", "CPU kernels take any head dimension"),
     (cpu(lse=False), "cpu_lse", "lse must be true in fmha.fwd on x86-64-v3: a call decides"),
+    (cpu("bwd_dq_dk_dv", sink=False), "cpu_sink", "must be true in fmha.bwd_dq_dk_dv"),
+    (cpu("bwd_dot_do_o", sink=True), "cpu_sink", "the family does not have it"),
     (cpu(tile=(64,)), "cpu_tile", "queries, at most 1024, and keys"),
     (cpu(padding=(1, 1, 1, 0)), "cpu_padding", "CPU kernels take any size"),
 ]

@@ -86,6 +86,9 @@ PIPELINES = {
     **dict.fromkeys(BACKWARD, ("bwd",)),
 }
 
+# What the kernels of a family compute on CPU levels only: CK Tile's headers do not have it.
+ONLY_ON_CPU: dict[str, tuple[str, ...]] = {GRADIENT: ("logits", "sink")}
+
 # What a CPU kernel, which reads the rest from a call, says it can.
 CPU_VALUES: dict[str, Any] = {
     "mask": "any",
@@ -97,6 +100,7 @@ CPU_VALUES: dict[str, Any] = {
 
 def cpu_value(family: str, field: str) -> Any:
     """The only value of ``field``, one of :data:`NEUTRAL`, on a CPU level."""
-    if field in FIELDS[family] and field in CPU_VALUES:
+    has = (*FIELDS[family], *ONLY_ON_CPU.get(family, ()))
+    if field in has and field in CPU_VALUES:
         return CPU_VALUES[field]
     return NEUTRAL[field]

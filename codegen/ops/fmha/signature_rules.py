@@ -131,7 +131,7 @@ def _pipeline_arch(c: Columns) -> Array:
 
 
 def _lacks(field: str) -> Rule:
-    """The rule that families without ``field`` have its neutral value."""
+    """The rule that families without ``field`` have its neutral value; CPU levels have others."""
     spec = fields_by_name(FmhaKey)[field]
     neutral = NEUTRAL[field]
     (code,) = encode(spec, neutral)
@@ -142,16 +142,21 @@ def _lacks(field: str) -> Rule:
     def valid(c: Columns) -> Array:
         return np.asarray(has[c["family"]] | (c[field] == code))
 
-    return Rule(
+    return _gpu(
         f"no_{field}",
         f"{field} is {shown} in families that do not have it",
-        ("family", field),
+        f"family {field}",
         valid,
         lambda k: (
-            f"{k.family} has no {field}: it must be {shown}, not "
+            f"{k.family} has no {field}{_where(k.family, field)}: it must be {shown}, not "
             f"{str(getattr(k, field)).lower()}; families that have it: {owners}"
         ),
     )
+
+
+def _where(family: str, field: str) -> str:
+    only = field in families.ONLY_ON_CPU.get(family, ())
+    return " in CK Tile's headers, only on CPU levels" if only else ""
 
 
 def _known(names: Sequence[str]) -> str:
