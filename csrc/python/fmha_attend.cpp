@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "fmha_resolver.hpp"
+#include "fmha_scales.hpp"
 #include "output.hpp"
 
 namespace ckdisp::python {
@@ -145,8 +148,9 @@ class Attend : FmhaResolver {
     args.soft_cap = static_cast<float>(cap);
     args.scale = static_cast<float>(options_.real(
         "scale", 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(view_q_.size, 1)))));
+    args.min_seqlen_q = options_.integer("min_seqlen_q", 0);
     builder_.lse(options_.flag("return_lse"))
-        .skip_min_seqlen_q(options_.flag("skip_min_seqlen_q"))
+        .skip_min_seqlen_q(args.min_seqlen_q != 0)
         .splits(options_.integer("num_splits", 0))
         .deterministic(options_.flag("deterministic"))
         .dbias(options_.flag("return_dbias"));
@@ -175,7 +179,8 @@ class Attend : FmhaResolver {
   void take_scales() {
     constexpr const char* kNames[] = {"q_scale", "k_scale", "v_scale"};
     const float** const places[] = {&call_.args.q_scale, &call_.args.k_scale, &call_.args.v_scale};
-    bool any = false, one = true;
+    const Tensor* tensors[3] = {};
+    bool any = options_.has("qscale"), one = true;
     for (int i = 0; i < 3; ++i) {
       const nb::handle value = options_[kNames[i]];
       call_.scales[i] = 1;
@@ -187,14 +192,20 @@ class Attend : FmhaResolver {
       const Tensor& t = take(kNames[i], kAny);
       check_holds(t, Dtype::fp32, "a scale");
       check_dense(t);
-      std::int64_t count = 1;
-      for (int d = 0; d < t.ndim; ++d) count *= t.shape[d];
-      one = one && count == 1;
+      one = one && count_of(t) == 1;
       any = true;
+      tensors[i] = &t;
       *places[i] = static_cast<const float*>(t.data);
     }
-    const FmhaQscale kind = one ? FmhaQscale::pertensor : FmhaQscale::blockscale;
-    if (any) builder_.qscale(options_.choice("qscale", kind));
+    if (!any) return;
+    const FmhaQscale kind =
+        options_.choice("qscale", one ? FmhaQscale::pertensor : FmhaQscale::blockscale);
+    for (int i = 0; i < 3; ++i) {
+      const RowView& view = i == 0 ? view_q_ : view_k_;
+      check_scales(kNames[i], kind, tensors[i],
+                   {batch_, view.heads, i == 0 ? length_q_ : length_k_, view.outer, i > 0});
+    }
+    builder_.qscale(kind);
   }
 
   void take_backward() {
@@ -246,14 +257,29 @@ class Attend : FmhaResolver {
     return strides_of(v, call_.problem.v);
   }
 
-  // A new tensor, which becomes the next result.
-  void* result(const nb::tuple& shape, Dtype dtype) {
+  // A new tensor, which becomes the next result. What no kernel writes of it is 0, on a CPU.
+  void* result(const nb::tuple& shape, Dtype dtype, bool is_written) {
     Tensor made;
     nb::object object = new_output(*q_, shape, dtype, place_.fnuz, kAny, &made);
     call_.results.push_back({std::move(object)});
     void* data = made.data;
+    if (!is_written && made.device < 0) {
+      std::memset(data, 0, static_cast<std::size_t>(count_of(made) * size_of(dtype)));
+    }
     call_.keep.push_back(std::move(made));
     return data;
+  }
+
+  static std::int64_t count_of(const Tensor& t) {
+    std::int64_t count = 1;
+    for (int i = 0; i < t.ndim; ++i) count *= t.shape[i];
+    return count;
+  }
+
+  // Whether every row belongs to a sequence that is computed.
+  bool writes_rows(const std::int32_t* starts, const RowView& rows) const {
+    return !group_ || q_->device >= 0 ||
+           (!call_.problem.skip_min_seqlen_q && starts[batch_] == rows.rows);
   }
 
   nb::tuple cells_shape() const {
@@ -267,21 +293,25 @@ class Attend : FmhaResolver {
     FmhaArgs& args = call_.args;
     RowView o = view_q_;
     o.size = view_v_.size;
+    const bool all = writes_rows(args.seqstart_q, o);
     if (out_) {
       p.o = use("out", *out_, o, p.o);
       args.o = out_->data;
       call_.results.push_back({nb::borrow(options_["out"]), false});
       call_.keep.push_back(std::move(*out_));
     } else {
-      args.o = result(shape_of_rows(layout_, !group_, o), output_type(p.dtype));
+      args.o = result(shape_of_rows(layout_, !group_, o), output_type(p.dtype), all);
     }
     if (p.lse_out) {
       args.lse = static_cast<float*>(result(
           group_ ? nb::make_tuple(o.heads, o.rows) : nb::make_tuple(o.outer, o.heads, o.rows),
-          Dtype::fp32));
+          Dtype::fp32, true));
+      if (!all) {
+        std::fill_n(args.lse, o.heads * o.rows, -std::numeric_limits<float>::infinity());
+      }
     }
     if (p.store_randval) {
-      args.randval = result(cells_shape(), Dtype::int8);
+      args.randval = result(cells_shape(), Dtype::int8, !group_);
       call_.results.back().is_bytes = true;
     }
   }
@@ -328,7 +358,8 @@ class Attend : FmhaResolver {
     for (int i = 0; i < 3; ++i) {
       const auto& row = rows[i];
       if (out.is_none()) {
-        *row.data = result(shape_of_rows(layout_, !group_, *row.like), q_->dtype);
+        const bool all = writes_rows(i == 0 ? args.seqstart_q : args.seqstart_k, *row.like);
+        *row.data = result(shape_of_rows(layout_, !group_, *row.like), q_->dtype, all);
         continue;
       }
       const nb::object given(out[i]);
@@ -339,7 +370,7 @@ class Attend : FmhaResolver {
       *row.data = t.data;
       call_.results.push_back({given, false});
     }
-    if (p.dbias_out) args.dbias = result(cells_shape(), q_->dtype);
+    if (p.dbias_out) args.dbias = result(cells_shape(), q_->dtype, !group_);
   }
 
   void check_lse() const {

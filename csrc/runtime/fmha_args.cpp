@@ -150,6 +150,10 @@ void check_numbers(const FmhaProblemData& p, const FmhaArgs& args) {
     refuse("dropout_p is " + std::to_string(args.dropout_p) +
            "; pass a probability from 0 up to, but not, 1");
   }
+  if (p.skip_min_seqlen_q && args.min_seqlen_q < 0) {
+    refuse("min_seqlen_q is " + number(args.min_seqlen_q) +
+           "; pass the rows of q up to which a sequence is left out");
+  }
 }
 
 void need(const void* data, const char* name, const char* why) {

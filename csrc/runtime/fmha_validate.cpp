@@ -107,6 +107,11 @@ void check_scores(const FmhaProblemData& p) {
   if (p.sink > 0 && p.mask == FmhaMask::no) {
     refuse("sink keys stay visible through a mask, and there is no mask; leave sink away");
   }
+  if (p.skip_min_seqlen_q && p.mode != FmhaMode::group) {
+    refuse(
+        "min_seqlen_q leaves out short sequences, and in mode batch all have one length; set mode "
+        "group (cu_seqlens)");
+  }
   if (p.store_randval && !p.dropout) {
     refuse("random numbers are to be stored and there is no dropout that draws them");
   }
@@ -130,6 +135,10 @@ void check_pages(const FmhaProblemData& p) {
     refuse(std::string(to_name(p.family)) + " reads pages, and none are given; use fmha.fwd");
   }
   if (!p.paged_kv) {
+    if (p.qscale == FmhaQscale::kv_blockscale) {
+      refuse(
+          "qscale is kv_blockscale: each page has a scale, and there are no pages; use blockscale");
+    }
     if (p.page_size != 0 || p.num_pages != 0 || p.pages_per_seq != 0) {
       refuse("there are sizes of pages, but no pages; set them with pages()");
     }

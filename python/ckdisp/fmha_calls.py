@@ -121,7 +121,7 @@ class FmhaCalls:
         max_seqlen_k: int | None = None,
         seqlens_k: Any = None,
         cache_batch_idx: Any = None,
-        skip_min_seqlen_q: bool = False,
+        min_seqlen_q: int = 0,
         q_scale: Any = None,
         k_scale: Any = None,
         v_scale: Any = None,
@@ -138,9 +138,13 @@ class FmhaCalls:
         the random bytes of dropout, (batch, heads, seqlen_q, seqlen_k). ``seqlens_k`` holds how
         many rows of each sequence of k are in use, and ``cache_batch_idx`` which batch of k and v
         each batch of q attends to. ``max_seqlen_q`` and ``max_seqlen_k`` are needed where
-        ``cu_seqlens`` lie on a GPU. ``vlayout="c"`` reads a v of (batch, heads, head dimension,
-        rows). fp8 tensors have ``q_scale``, ``k_scale`` and ``v_scale``, numbers or one for each
-        block, and a result of bf16 unless ``out_dtype`` says another.
+        ``cu_seqlens`` lie on a GPU. With them, sequences of ``min_seqlen_q`` queries or less are
+        left out, so that other calls may do them: their rows of ``out`` stay as they are, and
+        what is made new has 0 there, and LSE -infinity (on a GPU nothing). ``vlayout="c"`` reads a
+        v of (batch, heads, head dimension, rows). fp8 tensors have ``q_scale``, ``k_scale`` and
+        ``v_scale``, and a result of bf16 unless ``out_dtype`` says another. Scales are numbers, or
+        with ``qscale="blockscale"`` (batch, heads, blocks of 128 rows); with pages and
+        ``"kv_blockscale"`` those of k and v are (pages, heads).
         """
 
     @_call
@@ -243,7 +247,7 @@ class FmhaCalls:
         cu_seqlens_k: Any = None,
         max_seqlen_q: int | None = None,
         max_seqlen_k: int | None = None,
-        skip_min_seqlen_q: bool = False,
+        min_seqlen_q: int = 0,
         q_scale: Any = None,
         k_scale: Any = None,
         v_scale: Any = None,

@@ -190,6 +190,7 @@ void place(Call* call, void* memory) {
   a.dropout_p = 0.25f;
   a.seed = 7;
   a.offset = 11;
+  a.min_seqlen_q = 77;
 }
 
 }  // namespace

@@ -149,6 +149,11 @@ void refuses_arguments() {
   args.soft_cap = 0;
   CHECK_THROWS(validate(example().soft_cap().data(), args), InvalidArgument, "the soft cap is 0");
   CHECK_THROWS(validate(example().alibi().data(), args), InvalidArgument, "alibi_slopes is null");
+  CHECK_THROWS(validate(example().skip_min_seqlen_q().data()), InvalidArgument,
+               "in mode batch all have one length");
+  args.min_seqlen_q = -1;
+  CHECK_THROWS(validate(example().group(186, 300).skip_min_seqlen_q().data(), args),
+               InvalidArgument, "min_seqlen_q is -1");
   const FmhaProblem backward = example(Family::fmha_bwd_dq_dk_dv);
   refused(
       backward, [](FmhaArgs& a) { a.lse = nullptr; }, "lse is missing: the backward pass reads");

@@ -26,6 +26,9 @@ KEYS = {
         "fwd", "gfx942", pipeline="qr_async", mode="group", padding=_PADS, mask="generic",
         lse=True, dropout=True,
     ),
+    "skips": fmha_key(
+        "fwd", "gfx942", pipeline="qr_async", mode="group", padding=_PADS, skip_min_seqlen_q=True
+    ),
     "triangle": fmha_key(
         "fwd", "gfx942", simplified_mask=False, mask="top_left", padding=_PADS, bias="alibi"
     ),
@@ -167,6 +170,15 @@ def test_a_window_serves_every_mask(
     )  # fmt: skip
     args = bytes.fromhex(launch["args"])
     assert struct.pack("<3i", *wanted) in args
+
+
+def test_sequences_are_left_out_as_the_call_says(driver: lab.Driver, tmp_path: Path) -> None:
+    found = {
+        name: bytes.fromhex(launched(driver, tmp_path / "trace", name)["args"])
+        for name in ("group", "skips")
+    }
+    assert struct.pack("<i", 77) in found["skips"]
+    assert struct.pack("<i", 77) not in found["group"]
 
 
 def test_dropout_is_that_of_the_call(driver: lab.Driver, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ def dispatchers(tmp_path_factory: pytest.TempPathFactory) -> list[ckdisp.Dispatc
         kernels |= declared(family, "bf16")
     for dtype in ("fp16", "fp8fp32", "bf8"):
         kernels |= declared("fwd", dtype)
+    for family in ("splitkv", "splitkv_combine", "pagedkv", "batch_prefill"):
+        where = {"dtype": ["fp8fp32"]}
+        kernels |= ckdisp.KernelSet.sweep(f"fmha.{family}", arch=LEVEL, where=where)
     registry = kernels.build(cache_dir=tmp_path_factory.mktemp("jit"), progress=False)
     return [ckdisp.Dispatcher(registry, num_threads=n) for n in (1, 3)]
 
@@ -226,6 +230,36 @@ def test_sequences_of_many_lengths(dispatchers: list[ckdisp.Dispatcher], dtype: 
             close(got, wanted, 2 * TOLERANCE[dtype], name)
 
 
+def test_short_sequences_are_left_to_another_call(
+    dispatchers: list[ckdisp.Dispatcher],
+) -> None:
+    draw = random.Random(12)
+    starts_q, starts_k = (np.array(x, np.int32) for x in ([0, 1, 4, 74, 76], [0, 90, 93, 200, 240]))
+    q, k, v = (normal(draw, 2, n, 16) for n in (76, 240, 240))
+    many: dict[str, Any] = {"cu_seqlens_q": starts_q, "cu_seqlens_k": starts_k}
+    want, want_lse = attention_fwd(q, k, v, return_lse=True, **many)
+    lengths = np.diff(starts_q)
+    done = np.repeat(lengths > 3, lengths)
+    for dispatcher in dispatchers:
+        out = np.full_like(q, 7)
+        dispatcher.fmha_fwd(q, k, v, min_seqlen_q=3, out=out, **many)
+        close(out[:, done], want[:, done], TOLERANCE["fp32"], "long sequences")
+        assert (out[:, ~done] == 7).all()
+        o, lse = dispatcher.fmha_fwd(q, k, v, min_seqlen_q=3, return_lse=True, **many)
+        close(lse[:, done], want_lse[:, done], TOLERANCE["fp32"], "their LSE")
+        assert (o[:, ~done] == 0).all()
+        assert np.isneginf(lse[:, ~done]).all()
+    pages: dict[str, Any] = {"page_table": np.zeros((4, 3), np.int32)}
+    pages["seqlens_k"] = np.full(4, 40, np.int32)
+    first = [np.ascontiguousarray(x[None, :, :16]) for x in (k, v)]
+    how = {"layout": "bhsd", "cu_seqlens_q": starts_q, **pages}
+    all_rows = dispatchers[0].fmha_pagedkv(q, *first, **how)
+    out = np.full_like(q, 7)
+    dispatchers[0].fmha_pagedkv(q, *first, min_seqlen_q=3, out=out, **how)
+    np.testing.assert_array_equal(out[:, done], all_rows[:, done])
+    assert (out[:, ~done] == 7).all()
+
+
 def test_random_bytes_are_stored_and_used_again(dispatchers: list[ckdisp.Dispatcher]) -> None:
     draw = random.Random(2)
     how = {"dropout_p": 0.4, "seed": 2**63 + 7, "offset": 12, "mask": "top_left"}
@@ -256,21 +290,61 @@ def test_quantised_tensors(dispatchers: list[ckdisp.Dispatcher], dtype: str) -> 
         close(o, want * 0.25, tolerance, f"{case.shape} {case.how} with scales")
 
 
-def test_scales_of_blocks(dispatchers: list[ckdisp.Dispatcher]) -> None:
+def calls_of_all_families(
+    draw: random.Random, q: Any, k: Any, v: Any, size: int
+) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any], Any]]:
+    """By family: tensors, other arguments, and the table of pages of ``size`` keys or None."""
+    batch, keys = k.shape[0], k.shape[2]
+    state = draw.getstate()
+    kp, table = pages_of(draw, k, size)
+    draw.setstate(state)
+    vp, _ = pages_of(draw, v, size)
+    paged = {"page_table": table, "seqlens_k": np.full(batch, keys, np.int32), "max_seqlen_k": keys}
+    yield "fwd", (q, k, v), {}, None
+    yield "splitkv", (q, k, v), {"num_splits": 3}, None
+    yield "splitkv", (q, kp, vp), {"num_splits": 2, **paged}, table
+    yield "pagedkv", (q, kp, vp), paged, table
+    starts = np.arange(batch + 1, dtype=np.int32) * q.shape[2]
+    rows = np.ascontiguousarray(q.swapaxes(0, 1).reshape(q.shape[1], -1, q.shape[3]))
+    many = {"cu_seqlens_q": starts, "layout": "bhsd"}
+    yield "batch_prefill", (rows, kp, vp), {**paged, **many}, table
+
+
+def scale_of(draw: random.Random, kind: str, x: Any, table: Any) -> tuple[Any, Any]:
+    """What a call has, and what ``x`` (batch, heads, rows, size) is multiplied by."""
+    b, h, n, _ = x.shape
+    if kind == "blockscale":
+        scale = abs(normal(draw, b, h, -(-n // 128)))
+        return scale, np.repeat(scale, 128, 2)[:, :, :n, None]
+    if kind == "kv_blockscale":
+        scale = abs(normal(draw, table.size + 1, h))
+        return scale, np.repeat(scale[table].swapaxes(1, 2), 16, 2)[:, :, :n, None]
+    scale = np.float32(draw.uniform(0.2, 3))
+    return draw.choice([float(scale), scale.reshape(1)]), scale
+
+
+@pytest.mark.parametrize("kind", ["pertensor", "blockscale", "kv_blockscale"])
+def test_scales_of_quantised_tensors(dispatchers: list[ckdisp.Dispatcher], kind: str) -> None:
     draw = random.Random(6)
-    q, k, v = (normal(draw, 1, 2, 300, 32, dtype="fp8") for _ in range(3))
-    scales = [abs(normal(draw, 1, 2, 3)) for _ in range(3)]
-    wide = [
-        x.astype(np.float32) * np.repeat(s, 128, 2)[:, :, :300, None]
-        for x, s in zip((q, k, v), scales, strict=True)
-    ]
-    want, _ = Case(*wide, {"mask": "top_left"}).reference()
-    names_of = ("q_scale", "k_scale", "v_scale")
-    o = dispatchers[1].fmha_fwd(
-        q, k, v, mask="top_left", qscale="blockscale", out_dtype="fp32",
-        **dict(zip(names_of, scales, strict=True)),
-    )  # fmt: skip
-    close(o, want, TOLERANCE["fp32"], "blocks")
+    q, k, v = (normal(draw, 2, h, n, 32, dtype="fp8") for h, n in ((4, 130), (2, 200), (2, 200)))
+    for family, tensors, how, table in calls_of_all_families(draw, q, k, v, 16):
+        if kind == "kv_blockscale" and table is None:
+            continue
+        wide = []
+        for name, x in (("q", q), ("k", k), ("v", v)):
+            one = name == "q" and kind == "kv_blockscale"
+            how[f"{name}_scale"], factor = scale_of(draw, "pertensor" if one else kind, x, table)
+            wide.append(x.astype(np.float64) * factor)
+        scores = {"mask": draw.choice(["no", "top_left", "bottom_right"]), "scale": 0.3}
+        scores["logits_soft_cap"] = draw.choice([0.0, 2.0])
+        want = attention_fwd(*wide, return_lse=True, **scores)
+        how |= {"qscale": kind, "out_dtype": "fp32", "return_lse": True, **scores}
+        for dispatcher in dispatchers:
+            found = getattr(dispatcher, f"fmha_{family}")(*tensors, **how)
+            for got, wanted in zip(found, want, strict=True):
+                if family == "batch_prefill":
+                    got = got.reshape(4, 2, 130, *got.shape[2:]).swapaxes(0, 1)
+                close(got, wanted, TOLERANCE["fp32"], f"{family} {kind} {scores}")
 
 
 def test_very_large_scores_and_nan(dispatchers: list[ckdisp.Dispatcher]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -51,6 +52,7 @@ BAD = {
     "an inverted window": ({"window": (-3, 1)}, r"the window \(-3, 1\) is inverted"),
     "a window of one number": ({"window": (3,)}, "window is .3,.; pass two integers"),
     "a cap with a bias": ({"soft_cap": True, "bias": "alibi"}, "exclude each other"),
+    "short sequences": ({"skip_min_seqlen_q": True}, "leaves out short sequences"),
     "sink without a mask": ({"sink": 1}, "there is no mask"),
     "an odd batch": ({"batch": 1.5}, "batch must be an integer, not 1.5"),
     "truth as a number": ({"batch": True}, "batch is True; pass a number"),
@@ -125,6 +127,7 @@ BAD_TENSORS = {
     "scale": ({"scale": float("nan")}, "scale is nan; pass a finite number"),
     "scale in words": ({"scale": "big"}, "scale is 'big'; pass a number"),
     "cap": ({"logits_soft_cap": -1.0}, "the soft cap is -1"),
+    "skipping without sequences": ({"min_seqlen_q": 1}, "in mode batch all have one length"),
     "seed": ({"dropout_p": 0.5, "seed": -1}, "seed is -1; pass an integer of 0"),
     "half a group": ({"cu_seqlens_k": zeros(3, dtype=np.int32)}, "and cu_seqlens_q is not"),
     "lengths": (
@@ -187,6 +190,48 @@ def test_bad_pages_are_refused(naive_fmha):
         disp.fmha_pagedkv(q, pages, pages, page_table=table)
     with pytest.raises(InvalidArgument, match=r"lengths of k hold 33 at \[0\], more than the 32"):
         disp.fmha_pagedkv(q, pages, pages, page_table=table, seqlens_k=lengths + 13)
+
+
+FP8 = np.dtype(ml_dtypes.float8_e4m3fn)
+BAD_SCALES = {
+    "one for all blocks": (
+        {"qscale": "blockscale"},
+        r"q_scale is one number, and blockscale has one for each batch, head and 128 rows; "
+        r"pass \(2, 4, 2\)",
+    ),
+    "blocks of too many rows": (
+        {"q_scale": zeros(2, 4, 2), "k_scale": zeros(2, 2, 1)},
+        r"k_scale has shape \(2, 2, 1\), and blockscale .* pass \(2, 2, 3\)",
+    ),
+    "heads of q": (
+        {"q_scale": zeros(2, 4, 2), "k_scale": zeros(2, 2, 3), "v_scale": zeros(2, 4, 3)},
+        r"v_scale has shape \(2, 4, 3\)",
+    ),
+    "several for a tensor": (
+        {"q_scale": zeros(2), "qscale": "pertensor"},
+        r"q_scale has shape \(2,\), and pertensor has one number; pass a number",
+    ),
+    "a scale for nothing": ({"q_scale": 2.0, "qscale": "no"}, "q_scale is given, and qscale is no"),
+    "half numbers": ({"q_scale": zeros(1, dtype=np.float16)}, "q_scale holds fp16, and a scale"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SCALES)
+def test_bad_scales_are_refused(naive_fmha, name):
+    how, words = BAD_SCALES[name]
+    q, k = zeros(2, 4, 130, 8, dtype=FP8), zeros(2, 2, 300, 8, dtype=FP8)
+    with pytest.raises(InvalidArgument, match=words):
+        Dispatcher(Registry.load(naive_fmha)).fmha_fwd(q, k, k, **how)
+
+
+def test_scales_of_pages_are_those_of_the_pages(naive_fmha):
+    disp = Dispatcher(Registry.load(naive_fmha))
+    q, pages = zeros(2, 4, 1, 8, dtype=FP8), zeros(6, 2, 16, 8, dtype=FP8)
+    how = {"page_table": np.zeros((2, 2), np.int32), "seqlens_k": np.array([20, 9], np.int32)}
+    with pytest.raises(InvalidArgument, match=r"k_scale has shape .2, 2., and kv_b.*pass \(6, 2\)"):
+        disp.fmha_pagedkv(q, pages, pages, k_scale=zeros(2, 2), qscale="kv_blockscale", **how)
+    with pytest.raises(InvalidArgument, match="each page has a scale, and there are no pages"):
+        disp.fmha_fwd(q, q, q, qscale="kv_blockscale")
 
 
 def test_the_backward_pass_needs_what_the_forward_pass_stored(naive_fmha):

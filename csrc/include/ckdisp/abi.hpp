@@ -16,7 +16,7 @@
 namespace ckdisp {
 
 inline constexpr std::uint32_t kAbiMagic = 0x434b4430u;  // "CKD0"
-inline constexpr std::uint32_t kAbiVersion = 4;
+inline constexpr std::uint32_t kAbiVersion = 5;
 
 enum class Op : std::uint32_t { gemm = 0, conv = 1, fmha = 2 };
 

@@ -100,8 +100,8 @@ struct FmhaProblemData {
   FmhaKvLookup kv_lookup_table;
   bool lse_out;  // O's softmax sums are stored
   bool dropout, store_randval;
-  bool logits;  // soft cap
-  bool skip_min_seqlen_q;
+  bool logits;             // soft cap
+  bool skip_min_seqlen_q;  // mode group: leaves out sequences of few rows of Q
   bool paged_kv;
   bool dbias_out;
   bool deterministic;
@@ -155,6 +155,8 @@ struct FmhaArgs {
   float soft_cap = 0;
   float dropout_p = 0;
   std::uint64_t seed = 0, offset = 0;  // of Philox
+  // skip_min_seqlen_q: sequences of so many rows of Q or less are left out, their O not written.
+  std::int64_t min_seqlen_q = 0;
 };
 
 }  // namespace ckdisp

@@ -49,6 +49,7 @@ class FmhaProblem {
   FmhaProblem& lse(bool stored = true);
   FmhaProblem& dropout(bool drops = true, bool store_randval = false);
   FmhaProblem& soft_cap(bool caps = true);
+  // Mode group: leaves out sequences of FmhaArgs::min_seqlen_q rows of Q or less.
   FmhaProblem& skip_min_seqlen_q(bool skips = true);
   FmhaProblem& qscale(FmhaQscale kind);
   FmhaProblem& pages(std::int64_t page_size, std::int64_t count, std::int64_t per_sequence);

@@ -119,7 +119,7 @@ struct Forward {
           split(part / c.cut.chunks % c.cut.splits),
           // Last rows first: they see the most keys of a causal mask.
           first((c.cut.chunks - 1 - part % c.cut.chunks) * c.cut.rows),
-          rows(most(0, least(c.cut.rows, s.q_len - first))),
+          rows(s.skipped(c.p, c.args) ? 0 : most(0, least(c.cut.rows, s.q_len - first))),
           count(rows * c.cut.group),
           q(own),
           o(q + c.cut.q),

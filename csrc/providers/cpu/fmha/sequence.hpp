@@ -59,6 +59,11 @@ struct Sequence {
     }
   }
 
+  // Whether the call leaves the sequence out.
+  bool skipped(const FmhaProblemData& p, const FmhaArgs& args) const {
+    return p.skip_min_seqlen_q && q_len <= args.min_seqlen_q;
+  }
+
   Visible visible(Index row) const {
     const Index center = row + diagonal;
     const Index low = left < 0 ? 0 : most(0, center - left);

@@ -44,7 +44,7 @@ struct FmhaCall<Family::fmha_fwd, Key> : OneVariant {
           /*seqlen_q_ptr=*/nullptr, a.seqlen_k, narrow(p.hdim_q), narrow(p.hdim_v),
           narrow(p.nhead_q), group_of(p), a.scale, scale_p, scale_o, a.soft_cap, q.row, k.row,
           v.row, bias.strides.row, random.row, o.row, q.head, k.head, v.head, bias.strides.head,
-          random.head, lse.head, o.head, window.left, window.right, window.kind, kLongestSkipped,
+          random.head, lse.head, o.head, window.left, window.right, window.kind, longest_skipped(a),
           a.dropout_p, p.store_randval, seed_of(a));
     } else {
       return Ck::MakeKargsImpl(

@@ -30,7 +30,7 @@ struct FmhaCall<Family::fmha_pagedkv, Key> : OneVariant {
                            /*is_gappy=*/false, a.scale, scale_p, scale_o, a.soft_cap, q.row, k.row,
                            v.row, bias.strides.row, o.row, q.head, k.head, v.head,
                            bias.strides.head, lse.head, o.head, k.batch, v.batch, window.left,
-                           window.right, window.kind, kLongestSkipped);
+                           window.right, window.kind, longest_skipped(a));
     } else {
       return Ck::MakeKargs(
           a.q, a.k, a.v, bias.data, a.lse, a.o, narrow(p.seqlen_q), narrow(p.seqlen_k), a.seqlen_k,

@@ -57,8 +57,11 @@ inline auto seed_of(const FmhaArgs& a) {
       std::pair(a.seed, a.offset));
 }
 
-// skip_min_seqlen_q leaves out sequences of so many rows of Q: those that a decoding kernel does.
-inline constexpr index_t kLongestSkipped = 1;
+// The longest sequences that a kernel of skip_min_seqlen_q leaves out.
+constexpr index_t longest_skipped(const FmhaArgs& a) {
+  constexpr std::int64_t most = 0x7fffffff;
+  return narrow(a.min_seqlen_q < most ? a.min_seqlen_q : most);
+}
 
 constexpr index_t group_of(const FmhaProblemData& p) { return narrow(p.nhead_q / p.nhead_k); }
 

@@ -1,0 +1,25 @@
+// The scales of quantised tensors.
+#pragma once
+
+#include <cstdint>
+
+#include <ckdisp/generated/enums.hpp>
+
+#include "tensor.hpp"
+
+namespace ckdisp::python {
+
+// What a tensor has that is scaled.
+struct ScaledSizes {
+  std::int64_t batch, heads, rows;
+  std::int64_t pages;
+  bool is_key;  // K or V
+};
+
+// Throws InvalidArgument unless there are as many scales as a kernel reads: one, one for each
+// batch, head and 128 rows (blockscale), or one for each page and head (kv_blockscale, of K and V).
+// `scales` is null for one number.
+void check_scales(const char* name, FmhaQscale kind, const Tensor* scales,
+                  const ScaledSizes& sizes);
+
+}  // namespace ckdisp::python
