@@ -200,12 +200,13 @@ class Attend : FmhaResolver {
     if (!any) return;
     const FmhaQscale kind =
         options_.choice("qscale", one ? FmhaQscale::pertensor : FmhaQscale::blockscale);
+    builder_.qscale(kind);
+    if (kind == FmhaQscale::kv_blockscale && !is_paged()) return;  // validate() says why not
     for (int i = 0; i < 3; ++i) {
       const RowView& view = i == 0 ? view_q_ : view_k_;
       check_scales(kNames[i], kind, tensors[i],
                    {batch_, view.heads, i == 0 ? length_q_ : length_k_, view.outer, i > 0});
     }
-    builder_.qscale(kind);
   }
 
   void take_backward() {

@@ -361,6 +361,35 @@ def test_very_large_scores_and_nan(dispatchers: list[ckdisp.Dispatcher]) -> None
         assert np.isfinite(np.delete(o, 3, 2)).all()
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_keys_that_nobody_sees_do_not_count(
+    dispatchers: list[ckdisp.Dispatcher], bad: float
+) -> None:
+    draw = random.Random(13)
+    how: dict[str, Any] = {"mask": "top_left", "window": (7, 2), "sink": 3}
+    for rows in (1, 5, 60):
+        q, do = (normal(draw, 2, 4, rows, 24) for _ in range(2))
+        k, v = (normal(draw, 2, 2, 200, 24) for _ in range(2))
+        want = attention_fwd(q, k, v, return_lse=True, **how)
+        gradients = attention_bwd(do, q, k, v, **how)
+        hidden = slice(rows + 2, None)
+        k[:, :, hidden] = v[:, :, hidden] = bad
+        for dispatcher in dispatchers:
+            for family, tensors, more, _ in calls_of_all_families(draw, q, k, v, 8):
+                found = getattr(dispatcher, f"fmha_{family}")(
+                    *tensors, return_lse=True, **how, **more
+                )
+                for got, wanted in zip(found, want, strict=True):
+                    if family == "batch_prefill":
+                        got = got.reshape(4, 2, rows, *got.shape[2:]).swapaxes(0, 1)
+                    close(got, wanted, TOLERANCE["fp32"], f"{family} {rows} {bad}")
+            found = dispatcher.fmha_bwd(
+                do, q, k, v, want[0].astype(np.float32), want[1].astype(np.float32), **how
+            )
+            for got, wanted in zip(found, gradients, strict=True):
+                close(got, wanted, 2 * TOLERANCE["fp32"], f"backward {rows} {bad}")
+
+
 def test_nothing_to_attend_to(dispatchers: list[ckdisp.Dispatcher]) -> None:
     draw = random.Random(8)
     q = normal(draw, 2, 2, 5, 8)

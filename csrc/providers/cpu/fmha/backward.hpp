@@ -114,7 +114,8 @@ struct Backward {
     Index b, head_k, chunk;
     Index first, keys;  // of the sequence
     float *q, *d_o, *dq, *kt, *vt, *k, *dk, *dv, *p, *ds;
-    Index head = 0;  // of Q
+    Index head = 0;   // of Q
+    int finite = -1;  // whether the packed K is; -1 is not known
     float factors[sk + RandomBytes::drawn];
 
     Part(const Call& c, Index part, Index thread)
@@ -227,6 +228,7 @@ struct Backward {
     const Call& call = part.call;
     const FmhaProblemData& p = call.p;
     const char* lines[sk];
+    part.finite = -1;
     find_rows(p, part.s, call.args.k, p.k, part.head_k, key, count, T::size_in, lines);
     Pack::columns(part.kt, lines, 0, count, p.hdim_q, Scores<T>::factor(p, call.args));
     for (Index j = 0; j < count; ++j) {
@@ -259,17 +261,42 @@ struct Backward {
     }
     if (start >= end) return;
     sum_over_rows(part, i, rows, key, start, least(end, count), ranges);
-    const float* const ones = unit();
     for (Index panel = 0; panel < panels; ++panel) {
       const Range& range = ranges[panel];
       if (range.start >= range.end) continue;
-      const Index r = panel * mr;
-      Tile::template choose<ARows::along_k>(rows - r)(
-          {part.ds + r * apart_p + range.start, apart_p, part.k + range.start * call.cut.apart_q,
-           call.cut.apart_q, nr, least(range.end, count) - range.start, call.cut.depth / nr,
-           part.dq + (i + r) * call.cut.depth, call.cut.depth},
-          ones);
+      const Index r = panel * mr, stop = least(range.end, count);
+      if (!range.masked || is_finite(part, count)) {
+        add_keys(part, i, r, rows - r, range.start, stop);
+        continue;
+      }
+      // Nothing of a key that a row does not see, which may be NaN, reaches its gradient.
+      for (Index j = r; j < least(r + mr, rows); ++j) {
+        each_seen(part.s, i + j, from, range.start, stop,
+                  [&](Index low, Index high) { add_keys(part, i, j, 1, low, high); });
+      }
     }
+  }
+
+  // dQ += dS K of rows r .. r + rows of the block at row i, for keys start .. end.
+  static CKDISP_CPU_INLINE void add_keys(const Part& part, Index i, Index r, Index rows,
+                                         Index start, Index end) {
+    const BackwardPlan& cut = part.call.cut;
+    Tile::template choose<ARows::along_k>(rows)(
+        {part.ds + r * apart_p + start, apart_p, part.k + start * cut.apart_q, cut.apart_q, nr,
+         end - start, cut.depth / nr, part.dq + (i + r) * cut.depth, cut.depth},
+        unit());
+  }
+
+  // Whether all numbers of K in the block are finite: asked once, for rows that hide some.
+  static bool is_finite(Part& part, Index count) {
+    const BackwardPlan& cut = part.call.cut;
+    if (part.finite < 0) {
+      part.finite = 1;
+      for (Index j = 0; j < count && part.finite == 1; ++j) {
+        part.finite = all_finite<F>(part.k + j * cut.apart_q, cut.depth) ? 1 : 0;
+      }
+    }
+    return part.finite == 1;
   }
 
   static const float* unit() {
@@ -338,7 +365,9 @@ struct Backward {
     if (!call.scores.plain() || range.masked) {
       call.scores.finish(part.s, part.b, part.head, row, from + begin, count, line + begin);
       if (range.masked) {
-        Scores<T>::mask(part.s, part.s.visible(row), from + begin, count, line + begin);
+        const Visible seen = part.s.visible(row);
+        Scores<T>::mask(part.s, seen, from + begin, count, line + begin, minus_infinity);
+        Scores<T>::mask(part.s, seen, from + begin, count, grads + begin, 0.0f);
       }
     }
     const Index place = part.b * p.lse.batch + part.head * p.lse.head + part.s.q_start + row;

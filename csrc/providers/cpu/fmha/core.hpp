@@ -74,6 +74,18 @@ CKDISP_CPU_INLINE float sum_of_lanes(F x) {
   return out;
 }
 
+// Whether none of the numbers is infinite or NaN.
+template <class F>
+CKDISP_CPU_INLINE bool all_finite(const float* from, Index count) {
+  constexpr Index lanes = sizeof(F) / 4;
+  F zeros{};
+  for (Index i = 0; i < count; i += lanes) {
+    const F x = load_partial<F, 4>(from + i, count - i);
+    zeros += x - x;
+  }
+  return sum_of_lanes(zeros) == 0;
+}
+
 // 2^x for x <= 126; 0 below -127. NaN goes through. A few units in the last place exact, or to 3e-6
 // if `Rough`, which is plenty for weights of numbers of 16 bits.
 template <class S, bool Rough = false>

@@ -106,6 +106,7 @@ struct Forward {
     Index first, rows;  // of each head
     Index count;        // in all
     float *q, *o, *k, *v, *max, *sum, *scores, *rows_of_k, *rows_of_v;
+    int finite = -1;  // whether the packed V is; -1 is not known
 
     // Rows of K and V of a block, and of some behind it, which are fetched ahead.
     const char* k_lines[sk + ahead];
@@ -263,6 +264,7 @@ struct Forward {
     const FmhaProblemData& p = call.p;
     find_k(part, key, count);
     FmhaPack<T, T::in>::columns(part.k, part.k_lines, 0, count, p.hdim_q, 1.0f);
+    part.finite = -1;
     if (p.vlayout == Order::r) {
       find_v(part, key, count);
       FmhaPack<T, T::in>::rows(part.v, part.v_lines, count, p.hdim_v, sk);
@@ -305,17 +307,48 @@ struct Forward {
                                keys.end - keys.start, part.scores + r * sk + keys.start);
       }
     }
-    const Index depth = least(keys.end, count) - keys.start, width = call.cut.width;
+    const Index end = least(keys.end, count), width = call.cut.width;
     float* const o = part.o + i * width;
+    if (keys.masked && (Thin || !is_finite(part, count))) {
+      // Nothing of a key that a row does not see, which may be NaN, reaches its sum.
+      for (Index r = 0; r < rows; ++r) {
+        float factor = keep[r];
+        each_seen(s, part.row(i + r), key, keys.start, end, [&](Index from, Index to) {
+          add_values<Thin>(part, r, 1, from, to, o + r * width, &factor);
+          factor = 1;
+        });
+      }
+      return;
+    }
+    add_values<Thin>(part, 0, rows, keys.start, end, o, keep);
+  }
+
+  // O times `keep`, plus the weighted rows start .. end of V in the block. `r` is the first row of
+  // weights.
+  template <bool Thin>
+  static CKDISP_CPU_INLINE void add_values(const Part& part, Index r, Index rows, Index start,
+                                           Index end, float* o, const float* keep) {
+    const Index width = part.call.cut.width;
     if constexpr (Thin) {
-      FmhaThin<T>::sums(part.scores, sk, rows, part.v_lines, call.p.hdim_v, keys.start,
-                        keys.start + depth, o, width, keep);
+      FmhaThin<T>::sums(part.scores + r * sk, sk, rows, part.v_lines, part.call.p.hdim_v, start,
+                        end, o, width, keep);
     } else {
       Tile::template choose<ARows::along_k>(rows)(
-          {part.scores + keys.start, sk, part.v + keys.start * nr, nr, nr * sk, depth, width / nr,
-           o, width},
+          {part.scores + r * sk + start, sk, part.v + start * nr, nr, nr * sk, end - start,
+           width / nr, o, width},
           keep);
     }
+  }
+
+  // Whether all numbers of V in the block are finite: asked once, for rows that hide some.
+  static bool is_finite(Part& part, Index count) {
+    if (part.finite < 0) {
+      part.finite = 1;
+      for (Index x = 0; x < part.call.cut.width && part.finite == 1; x += nr) {
+        part.finite = all_finite<F>(part.v + x * sk, count * nr) ? 1 : 0;
+      }
+    }
+    return part.finite == 1;
   }
 
   template <bool Thin>
@@ -337,7 +370,9 @@ struct Forward {
       const Index row = part.row(i + r);
       float* const line = part.scores + r * sk + keys.start;
       call.scores.finish(part.s, part.b, part.head(i + r), row, from, count, line);
-      if (keys.masked) Scores<T>::mask(part.s, part.s.visible(row), from, count, line);
+      if (keys.masked) {
+        Scores<T>::mask(part.s, part.s.visible(row), from, count, line, minus_infinity);
+      }
     }
   }
 

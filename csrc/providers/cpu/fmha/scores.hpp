@@ -88,13 +88,13 @@ struct Scores {
     for (Index j = 0; j < count; ++j) scores[j] *= scale;
   }
 
-  // Minus infinity for the keys key .. key + count that the row does not see.
+  // `hidden` for the keys key .. key + count that the row does not see.
   static CKDISP_CPU_INLINE void mask(const Sequence& s, Visible seen, Index key, Index count,
-                                     float* scores) {
+                                     float* numbers, float hidden) {
     const auto hide = [&](Index from, Index to) CKDISP_CPU_LAMBDA {
       from = most(from, key);
       to = least(to, key + count);
-      for (Index j = from; j < to; ++j) scores[j - key] = minus_infinity;
+      for (Index j = from; j < to; ++j) numbers[j - key] = hidden;
     };
     hide(s.sink, seen.low);
     hide(most(seen.high, s.sink), key + count);

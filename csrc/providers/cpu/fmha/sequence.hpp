@@ -72,6 +72,20 @@ struct Sequence {
   }
 };
 
+// f(begin, end) of the keys key + start .. key + end that a row sees, counted from `key`.
+template <class F>
+CKDISP_CPU_INLINE void each_seen(const Sequence& s, Index row, Index key, Index start, Index end,
+                                 const F& f) {
+  const Visible seen = s.visible(row);
+  const auto part = [&](Index low, Index high) CKDISP_CPU_LAMBDA {
+    low = most(start, low - key);
+    high = least(end, high - key);
+    if (low < high) f(low, high);
+  };
+  part(0, s.sink);
+  part(most(seen.low, s.sink), seen.high);
+}
+
 // Keys that some of the rows first .. last see, as Visible.
 inline Visible visible_to(const Sequence& s, Index first, Index last) {
   return {s.visible(first).low, s.visible(last).high};
