@@ -59,8 +59,10 @@ CASES: list[Mapping[str, Any]] = [
     {"mask": "generic", "window": (2, 1), "scale": -0.7},
     {"mask": "top_left", "window": (1, 0)},
     {"logits_soft_cap": 0.8},
+    {"logits_soft_cap": 0.8, "mask": "top_left", "window": (1, 0), "sink": 2, "scale": 1.5},
     {"alibi_slopes": np.array([0.5, 0.25, 1.0, 2.0]), "mask": "bottom_right"},
     {"dropout_p": 0.4, "seed": 2**40 + 7, "offset": 3},
+    {"dropout_p": 0.2, "seed": 5, "mask": "bottom_right", "logits_soft_cap": 2.0},
 ]
 
 
@@ -88,6 +90,53 @@ def test_the_gradient_of_the_bias() -> None:
         step[place] = 1e-6
         up, down = (np.sum(do * attention_fwd(*inputs, bias=bias + s)) for s in (step, -step))
         assert dbias[place] == pytest.approx((up - down) / 2e-6, abs=2e-8)
+
+
+@pytest.mark.parametrize("extra", ["alibi_slopes", "logits_soft_cap", "bias"])
+def test_gradients_of_many_lengths_are_finite_differences(extra: str) -> None:
+    """Sequences of no queries, no keys, and one query."""
+    inputs = tensors((4, 8, 3), (2, 9, 3), (2, 9, 2), (4, 8, 4))
+    (do,) = tensors((4, 8, 2), seed=1)
+    values: dict[str, Any] = {"alibi_slopes": np.arange(1.0, 5), "logits_soft_cap": 1.2}
+    how: dict[str, Any] = {"cu_seqlens_q": [0, 3, 3, 5, 8], "cu_seqlens_k": [0, 3, 5, 5, 9]}
+    how |= {"mask": "bottom_right", "window": (2, 0), "sink": 1, "dropout_p": 0.3, "seed": 9}
+    if extra != "bias":
+        how[extra] = values[extra]
+
+    def attention(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        return attention_fwd(q, k, v, **how, **({"bias": bias} if extra == "bias" else {}))
+
+    bias = {"bias": inputs[3], "return_dbias": True} if extra == "bias" else {}
+    gradients = attention_bwd(do, *inputs[:3], **how, **bias)
+    for which, gradient in enumerate(gradients):
+        moved = np.zeros_like(gradient)
+        for place in np.ndindex(gradient.shape):
+            sides = []
+            for step in (1e-6, -1e-6):
+                shifted = [x.copy() for x in inputs]
+                shifted[which][place] += step
+                sides.append(np.sum(do * attention(*shifted)))
+            moved[place] = (sides[0] - sides[1]) / 2e-6
+        np.testing.assert_allclose(gradient, moved, atol=3e-8)
+
+
+def test_a_validator_of_results_and_sums() -> None:
+    q, k, v = small(sq=5, sk=3)
+    o, lse = attention_fwd(q, k, v, mask="bottom_right", return_lse=True)
+    found = ckdisp.Validator().check(lse.astype(np.float32), lse)
+    assert found and found.max_abs < 1e-6 and np.isneginf(lse).any()
+    wrong = lse.copy()
+    wrong[0, 0, 0] = -1e30
+    found = ckdisp.Validator().check(wrong, lse)
+    assert not found and found.mismatches == 1 and found.worst == (0, 0, 0)
+    v[1, 1, 2, 0] = np.nan
+    broken = attention_fwd(q, k, v, mask="bottom_right")
+    found = ckdisp.Validator().check(broken, o)
+    # One number of the last query of two heads: the one that sees the last key.
+    assert found.mismatches == np.isnan(broken).sum() == 2 and "2 of 80 elements differ" in str(
+        found
+    )
+    assert ckdisp.Validator().check(broken, broken)
 
 
 def test_lse_is_the_logarithm_of_the_sum() -> None:
@@ -181,7 +230,8 @@ BAD: list[tuple[Mapping[str, Any], str]] = [
     ({"bias": np.zeros((5, 6))}, "bias has shape (5, 6), which does not broadcast"),
     ({"alibi_slopes": np.zeros(3)}, "alibi_slopes has shape (3,)"),
     ({"layout": "sbhd"}, "unknown layout 'sbhd'"),
-    ({"cu_seqlens_q": [0, 5]}, "pass both of cu_seqlens_q and cu_seqlens_k"),
+    ({"cu_seqlens_q": [0, 5]}, "q has shape (2, 4, 5, 3); pass (heads, rows, size)"),
+    ({"cu_seqlens_k": [0, 7]}, "pass both of cu_seqlens_q and cu_seqlens_k"),
 ]
 
 

@@ -11,23 +11,22 @@ A query that sees no key has O = 0 and LSE = -inf. The gradients for dO are thos
     dV = (P * Z)^T dO,  dP = Z * (dO V^T),  dS = P * (dP - rowsum(dO * O)),  dbias = dS
     dQ = scale * dT K,  dK = scale * dT^T Q,  where dT = dS * (1 - (S / cap)^2) with a cap, else dS
 
-Source: Dao, "FlashAttention-2", 2023, sections 2 and 3.1; the soft cap is that of Gemma 2. The
+Numbers of keys that a query does not see never reach its results, even if they are NaN.
+
+Source: Dao, "FlashAttention-2", 2023, sections 2 and 3.1; the soft cap is that of Gemma 2, ALiBi
+that of Press, Smith, Lewis, "Train Short, Test Long", 2022, counted from the last key. The
 arguments mean what they mean in :meth:`ckdisp.Dispatcher.fmha_fwd`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codegen.errors import InvalidArgument
-from .attention_shapes import Heads, Mask, Place
-from .philox import dropout_bytes
+from .attention_scores import Scores, attend, product, softmax
+from .attention_shapes import Heads
 
 _Array = NDArray[Any]
 
@@ -48,31 +47,57 @@ def attention_fwd(
     logits_soft_cap: float = 0.0,
     sink: int | None = None,
     layout: str = "bhsd",
+    vlayout: str = "r",
     cu_seqlens_q: Any = None,
     cu_seqlens_k: Any = None,
+    seqlens_k: Any = None,
+    cache_batch_idx: Any = None,
+    q_scale: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
     return_lse: bool = False,
+    return_randval: bool = False,
     dtype: Any = np.float64,
 ) -> Any:
     """The attention of ``q`` to ``k`` and ``v``, computed in ``dtype``; (o, lse) if asked.
 
     q is (batch, heads, rows, d), or in layout ``"bshd"`` (batch, rows, heads, d); with
     ``cu_seqlens_q`` and ``cu_seqlens_k`` there is no batch. k and v have a number of heads that
-    divides that of q. ``lse`` is (batch, heads, rows), or (heads, rows of all sequences). Raises
+    divides that of q; with ``cu_seqlens_q`` alone they have a batch, such as what
+    :func:`gather_kv` finds in pages. ``vlayout="c"`` reads v as (batch, heads, d, rows).
+    ``seqlens_k`` is how many rows of k each sequence uses, ``cache_batch_idx`` which batch of k and
+    v. ``bias`` broadcasts to (batch, heads, rows, keys), or without a batch to (heads, rows of all
+    sequences, keys of the longest). ``q_scale``, ``k_scale`` and ``v_scale`` are what the numbers
+    of a tensor are times to be, one or (batch, heads, blocks of 128 rows).
+
+    ``lse`` is (batch, heads, rows), or (heads, rows of all sequences). ``return_randval`` adds the
+    random bytes of dropout in the shape of a bias, 0 where there are no keys. Raises
     :class:`InvalidArgument` for shapes and values that do not fit.
     """
-    heads = Heads.make(q, k, v, layout, cu_seqlens_q, cu_seqlens_k, dtype)
-    scores = _Scores.make(
-        heads, scale, mask, window, bias, alibi_slopes, dropout_p, seed, offset, logits_soft_cap,
-        sink,
+    heads = Heads.make(
+        q, k, v, layout=layout, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, dtype=dtype,
+        vlayout=vlayout, seqlens_k=seqlens_k, cache_batch_idx=cache_batch_idx,
+        scales=(q_scale, k_scale, v_scale),
+    )  # fmt: skip
+    scores = Scores.make(
+        heads, scale=scale, mask=mask, window=window, bias=bias, alibi_slopes=alibi_slopes,
+        logits_soft_cap=logits_soft_cap, sink=sink, dropout_p=dropout_p, seed=seed, offset=offset,
     )  # fmt: skip
     o, lse = heads.new(heads.q, heads.v.shape[-1]), heads.rows_of_q()
     for place in heads:
-        p, lse[place.rows] = _softmax(scores.of(place)[0])
-        o[place.q] = (p * scores.kept(place)) @ heads.v[place.k]
-    result = heads.laid_out(o)
-    return (result, heads.of_rows(lse)) if return_lse else result
+        o[place.q], lse[place.q] = attend(scores, place, slice(None))
+    results = [heads.rows(o)]
+    if return_lse:
+        results.append(heads.numbers(lse))
+    if return_randval:
+        drawn = heads.cells(np.uint8)
+        for place in heads:
+            drawn[place.q][:, : heads.lengths[place.batch]] = scores.drawn(place)
+        results.append(heads.numbers(drawn))
+    return results[0] if len(results) == 1 else tuple(results)
 
 
+@np.errstate(invalid="ignore")
 def attention_bwd(
     do: Any,
     q: Any,
@@ -97,123 +122,30 @@ def attention_bwd(
 ) -> tuple[_Array, ...]:
     """The gradients (dq, dk, dv), and of the bias if asked, for the gradient ``do`` of the result.
 
-    Shapes are those of :func:`attention_fwd`, which is computed anew; the gradient of the bias is
-    (batch, heads, rows of q, rows of k), before any sum over what was broadcast.
+    Arguments and shapes are those of :func:`attention_fwd`, which is computed anew; the gradient of
+    the bias is what the bias broadcasts to, before any sum over what was broadcast.
     """
-    heads = Heads.make(q, k, v, layout, cu_seqlens_q, cu_seqlens_k, dtype)
-    scores = _Scores.make(
-        heads, scale, mask, window, bias, alibi_slopes, dropout_p, seed, offset, logits_soft_cap,
-        sink,
+    heads = Heads.make(
+        q, k, v, layout=layout, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, dtype=dtype
+    )
+    scores = Scores.make(
+        heads, scale=scale, mask=mask, window=window, bias=bias, alibi_slopes=alibi_slopes,
+        logits_soft_cap=logits_soft_cap, sink=sink, dropout_p=dropout_p, seed=seed, offset=offset,
     )  # fmt: skip
     gradient = heads.take(do, "do", (*heads.q.shape[:-1], heads.v.shape[-1]))
     dq, dk, dv = heads.new(heads.q), heads.new(heads.k), heads.new(heads.v)
-    if return_dbias and cu_seqlens_q is not None:
-        raise InvalidArgument("there is no gradient of a bias of sequences of many lengths")
-    dbias = np.zeros((*heads.q.shape[:-1], heads.k.shape[-2]) if return_dbias else (0,), dtype)
+    dbias = heads.cells()
     for place in heads:
-        s, slope = scores.of(place)
-        p, _ = _softmax(s)
+        s, seen, slope = scores.of(place)
+        p, _ = softmax(s)
         kept = scores.kept(place)
         row = gradient[place.q]
-        dv[place.k] += (p * kept).T @ row
-        dp = kept * (row @ heads.v[place.k].T)
-        ds = p * (dp - np.sum(p * dp, axis=1, keepdims=True))
-        if return_dbias:
-            dbias[place.q[:2]] = ds
-        ds = ds * slope * scores.scale
-        dq[place.q] = ds @ heads.k[place.k]
-        dk[place.k] += ds.T @ heads.q[place.q]
-    found = tuple(heads.laid_out(x) for x in (dq, dk, dv))
-    return (*found, dbias) if return_dbias else found
-
-
-def _softmax(s: _Array) -> tuple[_Array, _Array]:
-    """Weights, and the logarithms of their sums."""
-    most = np.max(s, axis=1, initial=-np.inf, keepdims=True)
-    base = np.where(np.isfinite(most), most, 0)
-    e = np.exp(s - base)
-    total = e.sum(axis=1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        lse = base + np.log(total)
-    return e / np.where(total > 0, total, 1), lse[:, 0]
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """How the scores of a head are made out of Q and K."""
-
-    heads: Heads
-    scale: float
-    mask: Mask
-    bias: _Array | None
-    slopes: _Array | None
-    cap: float
-    dropout_p: float
-    seed: int
-    offset: int
-
-    @classmethod
-    def make(
-        cls,
-        heads: Heads,
-        scale: float | None,
-        mask: str,
-        window: Sequence[int] | None,
-        bias: Any,
-        alibi_slopes: Any,
-        dropout_p: float,
-        seed: int,
-        offset: int,
-        cap: float,
-        sink: int | None,
-    ) -> _Scores:
-        used = 1 / math.sqrt(max(heads.q.shape[-1], 1)) if scale is None else float(scale)
-        if not math.isfinite(used):
-            raise InvalidArgument(f"scale is {scale}; pass a finite number")
-        if not 0 <= dropout_p < 1:
-            raise InvalidArgument(f"dropout_p is {dropout_p}; pass a probability below 1")
-        if not (math.isfinite(cap) and cap >= 0):
-            raise InvalidArgument(
-                f"logits_soft_cap is {cap}; pass a positive number, or 0 for none"
-            )
-        if cap and (bias is not None or alibi_slopes is not None):
-            raise InvalidArgument("logits_soft_cap and a bias exclude each other; pass one of them")
-        if bias is not None and alibi_slopes is not None:
-            raise InvalidArgument("bias and alibi_slopes exclude each other; pass one of them")
-        return cls(
-            heads,
-            used,
-            Mask.make(mask, window, sink),
-            None if bias is None else heads.matrix(bias, "bias"),
-            None if alibi_slopes is None else heads.per_head(alibi_slopes, "alibi_slopes"),
-            float(cap),
-            float(dropout_p),
-            seed,
-            offset,
-        )
-
-    def of(self, place: Place) -> tuple[_Array, _Array]:
-        """The scores, -inf where a key is not seen, and their slope behind the cap."""
-        q, k = self.heads.q[place.q], self.heads.k[place.k]
-        s = self.scale * (q @ k.T)
-        slope = np.ones_like(s)
-        if self.cap:
-            s = self.cap * np.tanh(s / self.cap)
-            slope = 1 - (s / self.cap) ** 2
-        if self.bias is not None:
-            s = s + self.bias[place.batch, place.head][: len(q), : len(k)]
-        if self.slopes is not None:
-            i, j = np.indices(s.shape)
-            s = s - self.slopes[place.batch, place.head] * np.abs(i + len(k) - len(q) - j)
-        return np.where(self.mask.seen(len(q), len(k)), s, -np.inf), slope
-
-    def kept(self, place: Place) -> _Array:
-        """What dropout multiplies the weights by."""
-        rows, columns = len(self.heads.q[place.q]), len(self.heads.k[place.k])
-        if not self.dropout_p:
-            return np.ones((rows, columns), self.heads.q.dtype)
-        head = place.batch * self.heads.count + place.head
-        drawn = dropout_bytes(self.seed, self.offset, head, rows, columns)
-        # A product such as 255 * (1 - 0.6), whole in decimals, must not be rounded down.
-        most = math.floor(255 * (1 - self.dropout_p) + 1e-6)
-        return np.where(drawn <= most, 1 / (1 - self.dropout_p), 0.0)
+        dv[place.k] += product((p * kept).T, seen.T, row)
+        dp = np.where(seen, kept * (row @ heads.values(place).T), 0)
+        ds = np.where(seen, p * (dp - np.sum(p * dp, axis=1, keepdims=True)), 0)
+        dbias[place.q][:, : s.shape[1]] = ds
+        ds = np.where(seen, ds * slope, 0) * scores.scale
+        dq[place.q] = product(ds, seen, heads.keys(place))
+        dk[place.k] += product(ds.T, seen.T, heads.queries(place))
+    found = (heads.rows(dq), heads.rows_of_k(dk), heads.rows_of_k(dv))
+    return (*found, heads.numbers(dbias)) if return_dbias else found

@@ -12,89 +12,70 @@ from numpy.typing import NDArray
 
 from ..codegen.enums import unknown
 from ..codegen.errors import InvalidArgument
+from .attention_scales import block_scales, rows_scaled
 
 _Array = NDArray[Any]
-_MASKS = ("no", "top_left", "bottom_right", "generic")
-
-
-@dataclass(frozen=True)
-class Mask:
-    """Keys that a query sees: those from ``left`` before to ``right`` behind its own, -1 all.
-
-    A query's own key is at its place, or counted from the last ones (``bottom_right``). The first
-    ``sink`` keys are always seen.
-    """
-
-    left: int
-    right: int
-    bottom_right: bool
-    sink: int
-
-    @classmethod
-    def make(cls, mask: str, window: Sequence[int] | None, sink: int | None) -> Mask:
-        if mask not in _MASKS:
-            raise InvalidArgument(unknown("mask", mask, _MASKS))
-        if mask == "generic" and window is None:
-            raise InvalidArgument("mask 'generic' needs window=(left, right)")
-        triangle = mask in ("top_left", "bottom_right")
-        if window is not None and len(window) != 2:
-            raise InvalidArgument(f"window is {window}; pass (left, right), numbers of keys or -1")
-        left, right = window if window is not None else (-1, 0 if triangle else -1)
-        if left < -1 or right < -1:
-            raise InvalidArgument(f"window is ({left}, {right}); pass numbers of keys, -1 for all")
-        if sink is not None and sink < 0:
-            raise InvalidArgument(f"sink is {sink}; pass a number of keys")
-        return cls(left, right, mask != "top_left", sink or 0)
-
-    def seen(self, rows: int, columns: int) -> _Array:
-        """(rows, columns) of bool."""
-        i, j = np.indices((rows, columns))
-        place = j - i - (columns - rows if self.bottom_right else 0)
-        found = np.ones((rows, columns), np.bool_)
-        if self.left >= 0:
-            found &= place >= -self.left
-        if self.right >= 0:
-            found &= place <= self.right
-        found |= j < self.sink
-        return found
 
 
 @dataclass(frozen=True)
 class Place:
-    """One head of one sequence: indices into q, into k and v, and into numbers of rows of q."""
+    """One head of one sequence: indices into what has the rows of q, and into k and v."""
 
     batch: int
     head: int
     q: tuple[int, int, slice]
     k: tuple[int, int, slice]
-    rows: tuple[int, int, slice]
 
 
 @dataclass(frozen=True)
 class Heads:
-    """q, k and v as (batch, heads, rows, size); of sequences of many lengths the batch is 1."""
+    """q, k and v as (batch, heads, rows, size); of sequences in one tensor the batch is 1."""
 
     q: _Array
     k: _Array
     v: _Array
     layout: str
-    starts: tuple[list[int], list[int]] | None
+    starts_q: list[int] | None  # first rows, where there is no batch
+    starts_k: list[int] | None
+    lengths: list[int]  # keys of each sequence
+    batches: list[int]  # of k and v that each sequence attends to
+    scales: tuple[_Array | None, _Array | None, _Array | None]
 
     @classmethod
     def make(
-        cls, q: Any, k: Any, v: Any, layout: str, starts_q: Any, starts_k: Any, dtype: Any
+        cls,
+        q: Any,
+        k: Any,
+        v: Any,
+        *,
+        layout: str,
+        cu_seqlens_q: Any,
+        cu_seqlens_k: Any,
+        dtype: Any,
+        vlayout: str = "r",
+        seqlens_k: Any = None,
+        cache_batch_idx: Any = None,
+        scales: Sequence[Any] = (None, None, None),
     ) -> Heads:
-        if layout not in ("bhsd", "bshd"):
-            raise InvalidArgument(unknown("layout", layout, ("bhsd", "bshd")))
-        if (starts_q is None) != (starts_k is None):
-            raise InvalidArgument("pass both of cu_seqlens_q and cu_seqlens_k, or none")
-        packed = starts_q is not None
-        wide = [_wide(x, name, layout, packed, dtype) for x, name in ((q, "q"), (k, "k"), (v, "v"))]
-        queries, keys, values = wide
-        if queries.shape[0] != keys.shape[0] or keys.shape[:3] != values.shape[:3]:
+        check_layout(layout)
+        if vlayout not in ("r", "c"):
+            raise InvalidArgument(unknown("vlayout", vlayout, ("r", "c")))
+        packed_q, packed_k = cu_seqlens_q is not None, cu_seqlens_k is not None
+        if (packed_k and not packed_q) or (packed_q and not packed_k and np.ndim(k) == 3):
             raise InvalidArgument(
-                f"q, k and v have shapes {np.shape(q)}, {np.shape(k)} and {np.shape(v)}: batches, "
-                "and heads and rows of k and v, must agree"
+                "pass both of cu_seqlens_q and cu_seqlens_k, or none; k and v with a batch need no "
+                "cu_seqlens_k"
+            )
+        queries = wide(q, "q", layout, packed_q, dtype)
+        keys = wide(k, "k", layout, packed_k, dtype)
+        if vlayout == "c":
+            values = wide(v, "v", "bhsd", packed_k, dtype).swapaxes(2, 3)
+        else:
+            values = wide(v, "v", layout, packed_k, dtype)
+        if keys.shape[:3] != values.shape[:3]:
+            raise InvalidArgument(
+                f"k and v have shapes {np.shape(k)} and {np.shape(v)}: batches, heads and rows "
+                "must agree"
             )
         if queries.shape[3] != keys.shape[3]:
             raise InvalidArgument(
@@ -104,14 +85,31 @@ class Heads:
             raise InvalidArgument(
                 f"q has {queries.shape[1]} heads and k {keys.shape[1]}; pass a multiple"
             )
-        starts = None
-        if packed:
-            starts = (_starts(starts_q, "q", queries), _starts(starts_k, "k", keys))
-            if len(starts[0]) != len(starts[1]):
-                raise InvalidArgument(
-                    f"cu_seqlens_q has {len(starts[0])} numbers and cu_seqlens_k {len(starts[1])}"
-                )
-        return cls(queries, keys, values, layout, starts)
+        starts_q = _starts(cu_seqlens_q, "q", queries) if packed_q else None
+        starts_k = _starts(cu_seqlens_k, "k", keys) if packed_k else None
+        batch = queries.shape[0] if starts_q is None else len(starts_q) - 1
+        if starts_k is not None and len(starts_k) != batch + 1:
+            raise InvalidArgument(
+                f"cu_seqlens_q has {batch + 1} numbers and cu_seqlens_k {len(starts_k)}"
+            )
+        batches = _batches(cache_batch_idx, batch, keys, packed_k)
+        lengths = _lengths(seqlens_k, batch, keys, starts_k)
+        rows_q, rows_k = queries.shape[2], keys.shape[2]
+        if starts_q is not None:
+            rows_q = max(np.diff(starts_q), default=0)
+        if starts_k is not None:
+            rows_k = max(lengths, default=0)
+        counts = ((queries.shape[1], rows_q), (keys.shape[1], rows_k), (keys.shape[1], rows_k))
+        q_scale, k_scale, v_scale = (
+            block_scales(scale, name, (batch, *count), dtype)
+            for scale, name, count in zip(
+                scales, ("q_scale", "k_scale", "v_scale"), counts, strict=True
+            )
+        )
+        return cls(
+            queries, keys, values, layout, starts_q, starts_k, lengths, batches,
+            (q_scale, k_scale, v_scale),
+        )  # fmt: skip
 
     @property
     def count(self) -> int:
@@ -121,15 +119,35 @@ class Heads:
     @property
     def batch(self) -> int:
         """Sequences."""
-        return int(self.q.shape[0]) if self.starts is None else len(self.starts[0]) - 1
+        return len(self.lengths)
+
+    @property
+    def columns(self) -> int:
+        """Keys that a row of scores has room for."""
+        return int(self.k.shape[2]) if self.starts_k is None else max(self.lengths, default=0)
 
     def __iter__(self) -> Iterator[Place]:
         group = self.count // self.k.shape[1]
         for b, h in itertools.product(range(self.batch), range(self.count)):
-            rows, columns, at = slice(None), slice(None), b
-            if self.starts is not None:
-                (rows, columns), at = (slice(s[b], s[b + 1]) for s in self.starts), 0
-            yield Place(b, h, (at, h, rows), (at, h // group, columns), (at, h, rows))
+            q, k = (b, h, slice(None)), (self.batches[b], h // group, slice(self.lengths[b]))
+            if self.starts_q is not None:
+                q = (0, h, slice(self.starts_q[b], self.starts_q[b + 1]))
+            if self.starts_k is not None:
+                first = self.starts_k[b]
+                k = (0, h // group, slice(first, first + self.lengths[b]))
+            yield Place(b, h, q, k)
+
+    def queries(self, place: Place) -> _Array:
+        """The rows of q of a head of a sequence, in what numbers they stand for."""
+        return rows_scaled(self.q[place.q], self.scales[0], (place.batch, place.head))
+
+    def keys(self, place: Place) -> _Array:
+        """The same of k."""
+        return rows_scaled(self.k[place.k], self.scales[1], (place.batch, place.k[1]))
+
+    def values(self, place: Place) -> _Array:
+        """The same of v."""
+        return rows_scaled(self.v[place.k], self.scales[2], (place.batch, place.k[1]))
 
     def new(self, like: _Array, size: int | None = None) -> _Array:
         """Zeros of the shape of one of the tensors, or with rows of ``size`` numbers."""
@@ -139,20 +157,21 @@ class Heads:
         """Zeros, one for each row of q."""
         return np.zeros(self.q.shape[:3], self.q.dtype)
 
+    def cells(self, dtype: Any = None) -> _Array:
+        """Zeros, one for each score."""
+        return np.zeros((*self.q.shape[:3], self.columns), self.q.dtype if dtype is None else dtype)
+
     def take(self, tensor: Any, name: str, shape: tuple[int, ...]) -> _Array:
-        """Another tensor of the call, which has this shape here."""
-        found = _wide(tensor, name, self.layout, self.starts is not None, self.q.dtype)
+        """Another tensor of the call with the rows of q, which has this shape here."""
+        found = wide(tensor, name, self.layout, self.starts_q is not None, self.q.dtype)
         if found.shape != shape:
-            wanted = self.laid_out(np.empty(shape, np.bool_)).shape
+            wanted = self.rows(np.empty(shape, np.bool_)).shape
             raise InvalidArgument(f"{name} has shape {np.shape(tensor)}, not {wanted}")
         return found
 
     def matrix(self, tensor: Any, name: str) -> _Array:
-        """A number for each score, (batch, heads, rows of q, rows of k), broadcast."""
-        rows, columns = self.q.shape[2], self.k.shape[2]
-        if self.starts is not None:
-            rows, columns = (max(np.diff(s), default=0) for s in self.starts)
-        return self._broadcast(tensor, name, (self.batch, self.count, int(rows), int(columns)))
+        """A number for each score, broadcast; (heads, all rows, most keys) without a batch."""
+        return self._broadcast(tensor, name, (*self.q.shape[:3], self.columns))
 
     def per_head(self, tensor: Any, name: str) -> _Array:
         """A number for each head, (heads) or (batch, heads)."""
@@ -167,17 +186,27 @@ class Heads:
                 f"{name} has shape {found.shape}, which does not broadcast to {shape}"
             ) from None
 
-    def laid_out(self, tensor: _Array) -> _Array:
-        """A result in the layout of the call."""
-        found = tensor.swapaxes(1, 2) if self.layout == "bshd" else tensor
-        return found if self.starts is None else found[0]
+    def rows(self, tensor: _Array) -> _Array:
+        """A result with the rows of q in the layout of the call."""
+        return laid_out(tensor, self.layout, self.starts_q is not None)
 
-    def of_rows(self, numbers: _Array) -> _Array:
-        """A number for each row of q: (batch, heads, rows), or (heads, rows)."""
-        return numbers if self.starts is None else numbers[0]
+    def rows_of_k(self, tensor: _Array) -> _Array:
+        """A result with the rows of k in the layout of the call."""
+        return laid_out(tensor, self.layout, self.starts_k is not None)
+
+    def numbers(self, tensor: _Array) -> _Array:
+        """A result (batch, heads, ...), without the batch if q has none."""
+        return tensor if self.starts_q is None else tensor[0]
 
 
-def _wide(tensor: Any, name: str, layout: str, packed: bool, dtype: Any) -> _Array:
+def check_layout(layout: str) -> None:
+    """Refuses an unknown layout."""
+    if layout not in ("bhsd", "bshd"):
+        raise InvalidArgument(unknown("layout", layout, ("bhsd", "bshd")))
+
+
+def wide(tensor: Any, name: str, layout: str, packed: bool, dtype: Any) -> _Array:
+    """``tensor`` as (batch, heads, rows, size)."""
     found = np.asarray(tensor).astype(dtype)
     if found.ndim != (3 if packed else 4):
         names = {"bhsd": "heads, rows, size", "bshd": "rows, heads, size"}[layout]
@@ -186,6 +215,52 @@ def _wide(tensor: Any, name: str, layout: str, packed: bool, dtype: Any) -> _Arr
     if packed:
         found = found[None]
     return found.swapaxes(1, 2) if layout == "bshd" else found
+
+
+def laid_out(tensor: _Array, layout: str, packed: bool = False) -> _Array:
+    """The opposite of :func:`wide`."""
+    found = tensor.swapaxes(1, 2) if layout == "bshd" else tensor
+    return found[0] if packed else found
+
+
+def integers(given: Any, name: str, count: int, low: int, high: int, what: str) -> list[int]:
+    """``count`` numbers from ``low`` to ``high``."""
+    numbers = [int(n) for n in np.asarray(given).reshape(-1)]
+    if np.shape(given) != (count,):
+        raise InvalidArgument(f"{name} has shape {np.shape(given)}; pass ({count},), {what}")
+    for place, number in enumerate(numbers):
+        if not low <= number <= high:
+            raise InvalidArgument(f"{name}[{place}] is {number}; pass {what}, from {low} to {high}")
+    return numbers
+
+
+def _batches(given: Any, batch: int, keys: _Array, packed: bool) -> list[int]:
+    if given is not None:
+        if packed:
+            raise InvalidArgument("cache_batch_idx chooses a batch of k, which has none here")
+        last = keys.shape[0] - 1
+        return integers(given, "cache_batch_idx", batch, 0, last, "batches of k and v")
+    if not packed and keys.shape[0] != batch:
+        raise InvalidArgument(f"q has {batch} sequences and k {keys.shape[0]}: they must agree")
+    return list(range(batch))
+
+
+def _lengths(given: Any, batch: int, keys: _Array, starts: list[int] | None) -> list[int]:
+    if starts is None:
+        rows = keys.shape[2]
+        if given is None:
+            return [rows] * batch
+        return integers(given, "seqlens_k", batch, 0, rows, "rows of k in use")
+    held = [b - a for a, b in itertools.pairwise(starts)]
+    if given is None:
+        return held
+    used = integers(given, "seqlens_k", batch, 0, max(held, default=0), "rows of k in use")
+    for place, (number, most) in enumerate(zip(used, held, strict=True)):
+        if number > most:
+            raise InvalidArgument(
+                f"seqlens_k[{place}] is {number}, more than the {most} rows of that sequence"
+            )
+    return used
 
 
 def _starts(given: Any, name: str, tensor: _Array) -> list[int]:
