@@ -9,45 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from fmha_check import TOLERANCE, Case, close, normal, random_case
+from fmha_kernels import names
 
 import ckdisp
 from ckdisp.reference import attention_bwd, attention_fwd
 
-LEVEL = ckdisp.host_arches()[0]
-FORWARD = ("fwd", "splitkv", "pagedkv", "batch_prefill")
-BACKWARD = ("bwd_dot_do_o", "bwd_dq_dk_dv", "bwd_convert_dq")
-BLOCKED = (*FORWARD, "bwd_dq_dk_dv")
-
-
-def declared(family: str, dtype: str) -> ckdisp.KernelSet:
-    """The kernel that is built by default, and one whose small blocks have many edges if any."""
-    kernels = ckdisp.KernelSet.sweep(f"fmha.{family}", arch=LEVEL, where={"dtype": [dtype]})
-    if family not in BLOCKED:
-        return kernels
-    small = ckdisp.make_key(f"fmha.{family}", arch=LEVEL, dtype=dtype, tile=(24, 48))
-    return kernels | ckdisp.KernelSet([small])
-
-
-@pytest.fixture(scope="module")
-def dispatchers(tmp_path_factory: pytest.TempPathFactory) -> list[ckdisp.Dispatcher]:
-    """For one thread and for three."""
-    kernels = ckdisp.KernelSet()
-    for family in (*FORWARD, *BACKWARD, "splitkv_combine", "appendkv"):
-        kernels |= declared(family, "fp32")
-    for family in ("fwd", *BACKWARD):
-        kernels |= declared(family, "bf16")
-    for dtype in ("fp16", "fp8fp32", "bf8"):
-        kernels |= declared("fwd", dtype)
-    for family in ("splitkv", "splitkv_combine", "pagedkv", "batch_prefill"):
-        where = {"dtype": ["fp8fp32"]}
-        kernels |= ckdisp.KernelSet.sweep(f"fmha.{family}", arch=LEVEL, where=where)
-    registry = kernels.build(cache_dir=tmp_path_factory.mktemp("jit"), progress=False)
-    return [ckdisp.Dispatcher(registry, num_threads=n) for n in (1, 3)]
-
-
-def names(dispatcher: ckdisp.Dispatcher, family: str, dtype: str) -> list[str]:
-    found = dispatcher.registry.kernels(family=f"fmha.{family}")
-    return [kernel.name for kernel in found if kernel.key.dtype == dtype]
+# The kernels are built once, see the fixture.
+pytestmark = pytest.mark.xdist_group("cpu_fmha")
 
 
 def laid_out(case: Case, layout: str) -> list[Any]:

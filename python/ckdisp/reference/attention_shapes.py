@@ -39,6 +39,7 @@ class Heads:
     starts_k: list[int] | None
     lengths: list[int]  # keys of each sequence
     batches: list[int]  # of k and v that each sequence attends to
+    columns: int  # keys that a row of scores has room for
     scales: tuple[_Array | None, _Array | None, _Array | None]
 
     @classmethod
@@ -94,11 +95,7 @@ class Heads:
             )
         batches = _batches(cache_batch_idx, batch, keys, packed_k)
         lengths = _lengths(seqlens_k, batch, keys, starts_k)
-        rows_q, rows_k = queries.shape[2], keys.shape[2]
-        if starts_q is not None:
-            rows_q = max(np.diff(starts_q), default=0)
-        if starts_k is not None:
-            rows_k = max(lengths, default=0)
+        rows_q, rows_k = _longest(starts_q, queries), _longest(starts_k, keys)
         counts = ((queries.shape[1], rows_q), (keys.shape[1], rows_k), (keys.shape[1], rows_k))
         q_scale, k_scale, v_scale = (
             block_scales(scale, name, (batch, *count), dtype)
@@ -107,7 +104,7 @@ class Heads:
             )
         )
         return cls(
-            queries, keys, values, layout, starts_q, starts_k, lengths, batches,
+            queries, keys, values, layout, starts_q, starts_k, lengths, batches, rows_k,
             (q_scale, k_scale, v_scale),
         )  # fmt: skip
 
@@ -120,11 +117,6 @@ class Heads:
     def batch(self) -> int:
         """Sequences."""
         return len(self.lengths)
-
-    @property
-    def columns(self) -> int:
-        """Keys that a row of scores has room for."""
-        return int(self.k.shape[2]) if self.starts_k is None else max(self.lengths, default=0)
 
     def __iter__(self) -> Iterator[Place]:
         group = self.count // self.k.shape[1]
@@ -232,6 +224,12 @@ def integers(given: Any, name: str, count: int, low: int, high: int, what: str) 
         if not low <= number <= high:
             raise InvalidArgument(f"{name}[{place}] is {number}; pass {what}, from {low} to {high}")
     return numbers
+
+
+def _longest(starts: list[int] | None, tensor: _Array) -> int:
+    if starts is None:
+        return int(tensor.shape[2])
+    return max((b - a for a, b in itertools.pairwise(starts)), default=0)
 
 
 def _batches(given: Any, batch: int, keys: _Array, packed: bool) -> list[int]:
