@@ -31,6 +31,8 @@ def build(folder: Path) -> list[ckdisp.Dispatcher]:
         kernels |= declared(family, "fp32")
     for family in ("fwd", *BACKWARD):
         kernels |= declared(family, "bf16")
+    for family in BACKWARD:
+        kernels |= declared(family, "fp16")
     for dtype in ("fp16", "fp8fp32", "bf8"):
         kernels |= declared("fwd", dtype)
     for family in ("splitkv", "pagedkv", "batch_prefill"):

@@ -67,12 +67,14 @@ def calls(
     lengths: bool = False,
     dropout: bool = True,
     scored: bool = True,
+    large: bool = True,
     whole_vectors: bool = False,
 ) -> Call:
     """``packed`` sequences lie in one tensor, but for a ``cache``, of which each uses a part.
 
     With ``lengths``, packed sequences of k may be used in part, too, and without ``scored`` there
-    is neither bias nor ALiBi nor a cap. ``whole_vectors`` of 16 bytes fill a row of k.
+    is neither bias nor ALiBi nor a cap; without ``large`` scores are small. ``whole_vectors`` of 16
+    bytes fill a row of k.
     """
     pick = st.sampled_from
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
@@ -97,7 +99,7 @@ def calls(
         how,
         rng,
     )
-    if DTYPES[dtype].itemsize > 1:
+    if large and DTYPES[dtype].itemsize > 1:
         call.q *= draw(pick([1, 1, 30, 1000]))
     if cache:
         how["seqlens_k"] = np.array(keys, np.int32)
@@ -120,7 +122,7 @@ def calls(
         most = max(keys)
         full = (*lead_q[-2:], most) if packed else (*lead_q, most)
         shape = (*(draw(pick([1, n])) for n in full[:-1]), most)
-        shape = shape[draw(st.integers(0, len(shape) - 1)) :]
+        shape = shape[draw(st.integers(0, len(shape) - 2)) :]
         how["bias"] = call.normal(*shape, dtype="fp32" if "8" in dtype else dtype)
     elif extra == "alibi":
         shape = (batch, heads) if draw(st.booleans()) else (heads,)
@@ -174,6 +176,7 @@ class Pages:
 
     k: Array
     v: Array
+    size: int
     how: dict[str, Any]
 
     @classmethod
@@ -181,15 +184,15 @@ class Pages:
         seed = int(call.rng.integers(2**32))
         k, table = pages_of(np.random.default_rng(seed), call.k, size)
         v, _ = pages_of(np.random.default_rng(seed), call.v, size)
-        return cls(k, v, {"page_table": table, "seqlens_k": call.how["seqlens_k"]})
+        return cls(k, v, size, {"page_table": table, "seqlens_k": call.how["seqlens_k"]})
 
     def listed(self) -> None:
         """Found by ranges of one list, as SGLang does."""
-        size, lengths = self.k.shape[2], self.how["seqlens_k"]
-        used = -(-lengths // size)
+        lengths = self.how["seqlens_k"]
+        used = -(-lengths // self.size)
         table = self.how["page_table"]
         flat = [row[:n] for row, n in zip(table, used, strict=True)]
-        last = np.where(lengths > 0, (lengths - 1) % size + 1, 0)
+        last = np.where(lengths > 0, (lengths - 1) % self.size + 1, 0)
         self.how = {
             "page_table": np.concatenate(flat).astype(np.int32),
             "page_indptr": starts(list(used)),

@@ -249,7 +249,17 @@ class Indices {
                (p_.seqlen_new > 0 ? ", with " + number(p_.seqlen_new) + " new rows" : "") +
                ", more than the " + number(p_.seqlen_k) + " rows there is room for");
       }
+      if (rotates_by_rows() && used + p_.seqlen_q > p_.seqlen_k) {
+        refuse(where() + ", and q has " + number(p_.seqlen_q) +
+               " rows behind them, which go past the " + number(p_.seqlen_k) +
+               " places that have a rotation");
+      }
     }
+  }
+
+  // Whether each row of q is rotated at a place of its own.
+  bool rotates_by_rows() const {
+    return p_.rope != FmhaRope::none && p_.mask != FmhaMask::no && args_.q != nullptr;
   }
 
   // Keys of a sequence, those that are appended included.

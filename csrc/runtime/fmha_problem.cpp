@@ -56,9 +56,12 @@ class Strides {
   void fill_keys(bool batch) {
     const bool outer = batch || p_.paged_kv;
     const std::int64_t rows = p_.paged_kv ? p_.page_size : batch ? p_.seqlen_k : p_.total_k;
-    p_.k = dense(layout_, outer, p_.nhead_k, rows, p_.hdim_q);
+    // Pages of vectors have the heads in front in both layouts.
+    const bool vectors = p_.kv_memory_layout == FmhaKvLayout::vectorized;
+    const FmhaLayout layout = vectors ? FmhaLayout::bhsd : layout_;
+    p_.k = dense(layout, outer, p_.nhead_k, rows, p_.hdim_q);
     p_.v = p_.vlayout == Order::c ? dense(FmhaLayout::bhsd, outer, p_.nhead_k, p_.hdim_v, rows)
-                                  : dense(layout_, outer, p_.nhead_k, rows, p_.hdim_v);
+                                  : dense(layout, outer, p_.nhead_k, rows, p_.hdim_v);
   }
 
   FmhaProblemData& p_;

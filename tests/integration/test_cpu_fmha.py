@@ -42,7 +42,7 @@ def test_random_forward(dispatchers: list[ckdisp.Dispatcher], dtype: str, layout
             close(lse, want_lse, TOLERANCE["fp32"], f"lse of {case.shape} {case.how} by {name}")
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
 def test_random_backward(dispatchers: list[ckdisp.Dispatcher], dtype: str) -> None:
     draw = random.Random(3)
     for i in range(40):
