@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 
 from ckdisp.reference import attention_bwd, attention_fwd
-from ckdisp.reference.philox import dropout_bytes
 
 Array = np.ndarray[Any, Any]
 DTYPES = {
@@ -36,13 +35,6 @@ class Case:
     @property
     def shape(self) -> tuple[int, int, int, int]:
         return (*self.q.shape[:3], self.k.shape[2])
-
-    def drawn(self) -> Array:
-        """The random bytes of dropout."""
-        b, h, sq, sk = self.shape
-        seed, offset = self.how["seed"], self.how["offset"]
-        heads = [dropout_bytes(seed, offset, head, sq, sk) for head in range(b * h)]
-        return np.array(heads).reshape(b, h, sq, sk)
 
     def reference(self, do: Array | None = None) -> tuple[Array, ...]:
         """(o, lse), and with ``do`` also (dq, dk, dv, dbias)."""

@@ -29,15 +29,15 @@ def build(folder: Path) -> list[ckdisp.Dispatcher]:
     kernels = ckdisp.KernelSet()
     for family in (*FORWARD, *BACKWARD, "splitkv_combine", "appendkv"):
         kernels |= declared(family, "fp32")
-    for family in ("fwd", *BACKWARD):
+    for family in ("fwd", *BACKWARD, "appendkv"):
         kernels |= declared(family, "bf16")
     for family in BACKWARD:
         kernels |= declared(family, "fp16")
     for dtype in ("fp16", "fp8fp32", "bf8"):
         kernels |= declared("fwd", dtype)
-    for family in ("splitkv", "pagedkv", "batch_prefill"):
-        kernels |= small(family, "fp8fp32")
-    kernels |= declared("splitkv_combine", "fp8fp32")
+    for family in ("splitkv", "splitkv_combine", "pagedkv", "batch_prefill"):
+        where = {"dtype": ["fp8fp32"]}
+        kernels |= ckdisp.KernelSet.sweep(f"fmha.{family}", arch=LEVEL, where=where)
     registry = kernels.build(cache_dir=folder, progress=False)
     return [ckdisp.Dispatcher(registry, num_threads=n) for n in (1, 3)]
 

@@ -36,6 +36,12 @@ void fills_in_defaults() {
   const FmhaProblemData pages =
       example(Family::fmha_pagedkv).layout(FmhaLayout::bshd).pages(16, 40, 10).data();
   CHECK(pages.k.batch == 16 * 2 * 128 && pages.k.head == 128 && pages.k.row == 256);
+  const FmhaProblemData vectors = example(Family::fmha_batch_prefill)
+                                      .layout(FmhaLayout::bshd)
+                                      .pages(16, 40, 10)
+                                      .kv_cache(FmhaKvLayout::vectorized, FmhaKvLookup::vllm)
+                                      .data();
+  CHECK(vectors.k.batch == 2 * 16 * 128 && vectors.k.head == 16 * 128);
   CHECK(example().vlayout(Order::c).data().v.row == 160);
 }
 

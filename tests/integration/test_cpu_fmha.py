@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fmha_check import TOLERANCE, Case, close, normal, random_case
 from fmha_kernels import names
+from fmha_random import pages_of
 
 import ckdisp
 from ckdisp.reference import attention_bwd, attention_fwd
@@ -108,75 +109,6 @@ def test_random_parts_of_the_keys(dispatchers: list[ckdisp.Dispatcher], splits: 
             close(lse, want_lse, TOLERANCE["fp32"], f"lse of {case.shape} {case.how}")
 
 
-def pages_of(draw: random.Random, x: Any, size: int) -> tuple[Any, Any]:
-    """``x`` in pages in a random order, with one that nobody uses, and their table."""
-    b, h, rows, d = x.shape
-    count = -(-rows // size)
-    order = list(range(b * count + 1))
-    draw.shuffle(order)
-    table = np.array(order[: b * count], np.int32).reshape(b, count)
-    pages = np.full((b * count + 1, h, size, d), np.nan, x.dtype)
-    for i in range(b):
-        for j in range(count):
-            part = x[i, :, j * size : (j + 1) * size]
-            pages[table[i, j], :, : part.shape[1]] = part
-    return pages, table
-
-
-@pytest.mark.parametrize("size", [1, 16, 48])
-def test_random_pages(dispatchers: list[ckdisp.Dispatcher], size: int) -> None:
-    for i in range(20):
-        draw = random.Random(100 * size + i)
-        case = random_case(draw, "fp32", dropout=False)
-        state = draw.getstate()
-        k, table = pages_of(draw, case.k, size)
-        draw.setstate(state)
-        v, _ = pages_of(draw, case.v, size)
-        lengths = np.full(case.k.shape[0], case.k.shape[2], np.int32)
-        want, _ = case.reference()
-        how = {**case.how, "page_table": table, "seqlens_k": lengths}
-        how["max_seqlen_k"] = case.k.shape[2]
-        for call in ("fmha_pagedkv", "fmha_splitkv"):
-            o = getattr(dispatchers[i % 2], call)(case.q, k, v, **how)
-            close(o, want, TOLERANCE["fp32"], f"{call} of {case.shape} {case.how}")
-
-
-@pytest.mark.parametrize("vectors", [False, True])
-@pytest.mark.parametrize("lookup", ["vllm", "sglang"])
-def test_batch_prefill(dispatchers: list[ckdisp.Dispatcher], lookup: str, vectors: bool) -> None:
-    draw = random.Random(lookup)
-    lengths_q, lengths_k, size = [3, 0, 70, 1], [40, 8, 130, 100], 8
-    starts = np.concatenate([[0], np.cumsum(lengths_q)]).astype(np.int32)
-    q = normal(draw, 4, int(starts[-1]), 64)
-    k, v = normal(draw, 4, 2, 136, 64), normal(draw, 4, 2, 136, 24)
-    state = draw.getstate()
-    kp, table = pages_of(draw, k, size)
-    draw.setstate(state)
-    vp, _ = pages_of(draw, v, size)
-    if vectors:
-        kp = kp.reshape(*kp.shape[:3], 16, 4).transpose(0, 1, 3, 2, 4).copy()
-        vp = vp.reshape(*vp.shape[:2], 2, 4, 24).swapaxes(3, 4).copy()
-    used = [-(-n // size) for n in lengths_k]
-    if lookup == "vllm":
-        how: dict[str, Any] = {"page_table": table, "seqlens_k": np.array(lengths_k, np.int32)}
-    else:
-        how = {
-            "page_table": np.concatenate([row[:n] for row, n in zip(table, used, strict=True)]),
-            "page_indptr": np.concatenate([[0], np.cumsum(used)]).astype(np.int32),
-            "last_page_len": np.array([(n - 1) % size + 1 for n in lengths_k], np.int32),
-            "max_seqlen_k": max(lengths_k),
-        }
-    how |= {"kv_lookup": lookup, "cu_seqlens_q": starts, "mask": "bottom_right"}
-    for dispatcher in dispatchers:
-        o, lse = dispatcher.fmha_batch_prefill(q, kp, vp, layout="bhsd", return_lse=True, **how)
-        for b in range(4):
-            rows, keys = slice(starts[b], starts[b + 1]), slice(0, lengths_k[b])
-            part = (q[None, :, rows], k[b : b + 1, :, keys], v[b : b + 1, :, keys])
-            want_o, want_lse = Case(*part, {"mask": "bottom_right"}).reference()
-            close(o[:, rows], want_o[0], TOLERANCE["fp32"], f"o of sequence {b}")
-            close(lse[:, rows], want_lse[0], TOLERANCE["fp32"], f"lse of sequence {b}")
-
-
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_sequences_of_many_lengths(dispatchers: list[ckdisp.Dispatcher], dtype: str) -> None:
     draw = random.Random(9)
@@ -233,8 +165,10 @@ def test_random_bytes_are_stored_and_used_again(dispatchers: list[ckdisp.Dispatc
     how = {"dropout_p": 0.4, "seed": 2**63 + 7, "offset": 12, "mask": "top_left"}
     case = Case(*(normal(draw, 2, 2, n, 16) for n in (30, 50, 50)), how)
     for dispatcher in dispatchers:
-        _, stored = dispatcher.fmha_fwd(case.q, case.k, case.v, return_randval=True, **how)
-        np.testing.assert_array_equal(stored, case.drawn())
+        found = dispatcher.fmha_fwd(case.q, case.k, case.v, return_randval=True, **how)
+        want = attention_fwd(case.q, case.k, case.v, return_randval=True, **how)
+        close(found[0], want[0], TOLERANCE["fp32"], "o")
+        np.testing.assert_array_equal(found[1], want[1])
 
 
 @pytest.mark.parametrize("dtype", ["fp8", "bf8"])
@@ -263,10 +197,8 @@ def calls_of_all_families(
 ) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any], Any]]:
     """By family: tensors, other arguments, and the table of pages of ``size`` keys or None."""
     batch, keys = k.shape[0], k.shape[2]
-    state = draw.getstate()
-    kp, table = pages_of(draw, k, size)
-    draw.setstate(state)
-    vp, _ = pages_of(draw, v, size)
+    seed = draw.getrandbits(32)
+    (kp, table), (vp, _) = (pages_of(np.random.default_rng(seed), x, size) for x in (k, v))
     paged = {"page_table": table, "seqlens_k": np.full(batch, keys, np.int32), "max_seqlen_k": keys}
     yield "fwd", (q, k, v), {}, None
     yield "splitkv", (q, k, v), {"num_splits": 3}, None
@@ -356,6 +288,32 @@ def test_keys_that_nobody_sees_do_not_count(
             )
             for got, wanted in zip(found, gradients, strict=True):
                 close(got, wanted, 2 * TOLERANCE["fp32"], f"backward {rows} {bad}")
+
+
+@pytest.mark.parametrize("mask", ["top_left", "bottom_right"])
+def test_windows_that_miss_everything(dispatchers: list[ckdisp.Dispatcher], mask: str) -> None:
+    """Rows without a key have result 0, LSE -infinity and no gradients."""
+    draw = random.Random(13)
+    q, do, k, v = (normal(draw, 1, h, n, 8) for h, n in ((4, 40), (4, 40), (2, 3), (2, 3)))
+    how: dict[str, Any] = {"mask": mask, "window": (0, 0)}
+    empty = slice(3, 40) if mask == "top_left" else slice(0, 37)
+    want, sums = attention_fwd(q, k, v, return_lse=True, **how)
+    gradients = attention_bwd(do, q, k, v, **how)
+    pages = {"page_table": np.zeros((1, 1), np.int32), "seqlens_k": np.array([3], np.int32)}
+    validator = ckdisp.Validator()
+    for dispatcher in dispatchers:
+        for call, more in (
+            ("fwd", {}), ("splitkv", {"num_splits": 2}), ("splitkv", pages), ("pagedkv", pages),
+        ):  # fmt: skip
+            o, lse = getattr(dispatcher, f"fmha_{call}")(q, k, v, return_lse=True, **how, **more)
+            assert np.all(o[:, :, empty] == 0), call
+            assert np.all(np.isneginf(lse[:, :, empty])), call
+            assert validator.check(o, want), call
+            assert validator.check(lse, sums), call
+        found = dispatcher.fmha_bwd(do, q, k, v, o, lse, **how)
+        assert np.all(found[0][:, :, empty] == 0)
+        for x, y in zip(found, gradients, strict=True):
+            assert validator.check(x, y)
 
 
 def test_nothing_to_attend_to(dispatchers: list[ckdisp.Dispatcher]) -> None:

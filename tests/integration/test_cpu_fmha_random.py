@@ -42,8 +42,14 @@ def test_forward(dispatchers: Any, dtype: str, data: st.DataObject) -> None:
         v, how["vlayout"] = np.ascontiguousarray(call.v.swapaxes(-1, -2)), "c"
     dispatcher = dispatchers[data.draw(WHICH)]
     kernel = data.draw(st.sampled_from(names(dispatcher, "fwd", dtype)))
-    found = dispatcher.fmha_fwd(q, k, v, kernel=kernel, **how)
-    check(call, found, call.reference(return_lse=True), dtype, layout)
+    stores = "dropout_p" in call.how and data.draw(st.booleans())
+    found = dispatcher.fmha_fwd(q, k, v, kernel=kernel, return_randval=stores, **how)
+    wanted = call.reference(return_lse=True, return_randval=stores)
+    check(call, found, wanted, dtype, layout)
+    if stores:
+        seen = call.how.get("seqlens_k")  # only the bytes of keys in use are drawn
+        same = found[2] == wanted[2]
+        assert same.all() if seen is None else same[..., : min(seen, default=0)].all()
 
 
 def shared_cache(call: Call, data: st.DataObject) -> None:
@@ -156,8 +162,9 @@ def test_backward(dispatchers: Any, dtype: str, data: st.DataObject) -> None:
 
 @settings(deadline=None)
 @given(st.data())
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("rope", [None, "interleaved", "half_rotated"])
-def test_append(dispatchers: Any, rope: str | None, data: st.DataObject) -> None:
+def test_append(dispatchers: Any, rope: str | None, dtype: str, data: st.DataObject) -> None:
     pick = st.sampled_from
     rng = np.random.default_rng(data.draw(st.integers(0, 2**16)))
     batch, heads, group = (data.draw(st.integers(1, 3)) for _ in range(3))
@@ -165,7 +172,7 @@ def test_append(dispatchers: Any, rope: str | None, data: st.DataObject) -> None
     new = min(rows, new)
     d, dv = data.draw(pick([2, 8, 33])), data.draw(pick([1, 8, 20]))
     k, v, new_k, new_v, q = (
-        normal(rng, batch, h, n, size, dtype="fp32")
+        normal(rng, batch, h, n, size, dtype=dtype)
         for h, n, size in (
             (heads, rows, d), (heads, rows, dv), (heads, new, d), (heads, new, dv),
             (heads * group, new, d),
@@ -179,9 +186,7 @@ def test_append(dispatchers: Any, rope: str | None, data: st.DataObject) -> None
     if rope is not None:
         places = -(-rows // size) * size if size else rows
         angles = rng.uniform(0, 6, (places, data.draw(st.integers(1, d // 2))))
-        how["rotary_cos"], how["rotary_sin"] = (
-            f(angles).astype(np.float32) for f in (np.cos, np.sin)
-        )
+        how["rotary_cos"], how["rotary_sin"] = (f(angles).astype(k.dtype) for f in (np.cos, np.sin))
     if size:
         seed = int(rng.integers(2**32))
         k, how["page_table"] = pages_of(np.random.default_rng(seed), k, size)
@@ -192,7 +197,10 @@ def test_append(dispatchers: Any, rope: str | None, data: st.DataObject) -> None
     wanted = attention_appendkv(*given_[:4], q=given_[4], **how)
     rotated = dispatchers[data.draw(WHICH)].fmha_appendkv(*given_[:4], q=given_[4], **how)
     for name, got, right in zip("kvq", (*given_[:2], rotated), wanted, strict=True):
-        np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-5, err_msg=name)
+        exact = 1e-6 if dtype == "fp32" else 1e-2
+        np.testing.assert_allclose(
+            got.astype(np.float64), right, rtol=exact, atol=exact, err_msg=name
+        )
 
 
 @settings(deadline=None, max_examples=50)

@@ -13,7 +13,7 @@ from naive_kernels import fmha_runs
 
 import ckdisp
 from ckdisp.codegen.errors import InvalidArgument, UnsupportedProblem
-from ckdisp.reference import attention_bwd, attention_fwd
+from ckdisp.reference import apply_rope, attention_bwd, attention_fwd
 
 pytestmark = pytest.mark.xdist_group("naive")
 
@@ -277,18 +277,6 @@ def test_batch_prefill(disp, lookup, vectors):
         close(o[:, rows], expected(*part, mask="bottom_right")[0][0])
 
 
-def rotate(x, cos, sin, interleaved):
-    n = 2 * cos.shape[-1]
-    pairs = (x[..., 0:n:2], x[..., 1:n:2]) if interleaved else np.split(x[..., :n], 2, -1)
-    turned = (pairs[0] * cos - pairs[1] * sin, pairs[1] * cos + pairs[0] * sin)
-    out = x.copy()
-    if interleaved:
-        out[..., 0:n:2], out[..., 1:n:2] = turned
-    else:
-        out[..., :n] = np.concatenate(turned, -1)
-    return out
-
-
 @pytest.mark.parametrize("rope", ["interleaved", "half_rotated"])
 def test_appending_to_a_cache(disp, rope):
     k, v = normal(B, HK, 9, D), normal(B, HK, 9, DV, seed=1)
@@ -302,13 +290,20 @@ def test_appending_to_a_cache(disp, rope):
     )  # fmt: skip
     for b in range(B):
         places = slice(used[b], used[b] + 2)
-        turn = (cos[places], sin[places], rope == "interleaved")
-        close(cache_k[b, :, places], rotate(new_k[b], *turn))
+        turn = (cos[places], sin[places])
+        close(cache_k[b, :, places], apply_rope(new_k[b], *turn, rope=rope))
         close(cache_v[b, :, places], new_v[b])
-        close(rotated[b], rotate(q[b], *turn))
+        close(rotated[b], apply_rope(q[b], *turn, rope=rope))
         others = [i for i in range(9) if i not in range(used[b], used[b] + 2)]
         np.testing.assert_array_equal(cache_k[b, :, others], k[b, :, others])
     assert (q == normal(B, H, 2, D)).all()
+    with pytest.raises(
+        InvalidArgument, match="q has 3 rows behind them, which go past the 9 places"
+    ):
+        disp.fmha_appendkv(
+            cache_k, cache_v, new_k, new_v, seqlens_k=used, q=normal(B, H, 3, D), rope=rope,
+            rotary_cos=cos, rotary_sin=sin, mask="bottom_right",
+        )  # fmt: skip
     with pytest.raises(InvalidArgument, match=r"hold 8 at \[1\], with 2 new rows, more than the 9"):
         disp.fmha_appendkv(cache_k, cache_v, new_k, new_v, seqlens_k=used + 1)
 

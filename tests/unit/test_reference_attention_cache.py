@@ -97,6 +97,20 @@ def test_a_bias_of_many_lengths_has_a_row_for_each_query() -> None:
         np.testing.assert_allclose(o[:, rows], attention_fwd(*alone, bias=mine)[0], atol=1e-14)
 
 
+def test_short_sequences_are_left_out() -> None:
+    q, k, v = normal(H, 6, D), normal(HK, 9, D), normal(HK, 9, DV)
+    how: dict[str, Any] = {"cu_seqlens_q": [0, 2, 5], "cu_seqlens_k": [0, 2, 9]}
+    o, lse = attention_fwd(q, k, v, min_seqlen_q=2, return_lse=True, **how)
+    want, sums = attention_fwd(q, k, v, return_lse=True, **how)
+    np.testing.assert_array_equal(o[:, 2:], want[:, 2:])
+    np.testing.assert_array_equal(lse[:, 2:], sums[:, 2:])
+    # So is a row that belongs to no sequence.
+    for rows in (slice(0, 2), slice(5, 6)):
+        assert np.all(o[:, rows] == 0) and np.all(np.isneginf(lse[:, rows]))
+    with pytest.raises(ckdisp.InvalidArgument, match="needs cu_seqlens_q"):
+        attention_fwd(*tensors(), min_seqlen_q=1)
+
+
 def test_scales_of_tensors_and_of_blocks() -> None:
     q, k, v = normal(1, 4, 200, D), normal(1, 2, 300, D), normal(1, 2, 300, DV)
     want = attention_fwd(0.5 * q, 4 * k, 0.25 * v)

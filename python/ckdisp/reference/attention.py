@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..codegen.errors import InvalidArgument
 from .attention_scores import Scores, attend, product, softmax
 from .attention_shapes import Heads
 
@@ -52,6 +53,7 @@ def attention_fwd(
     cu_seqlens_k: Any = None,
     seqlens_k: Any = None,
     cache_batch_idx: Any = None,
+    min_seqlen_q: int = 0,
     q_scale: Any = None,
     k_scale: Any = None,
     v_scale: Any = None,
@@ -66,7 +68,10 @@ def attention_fwd(
     divides that of q; with ``cu_seqlens_q`` alone they have a batch, such as what
     :func:`gather_kv` finds in pages. ``vlayout="c"`` reads v as (batch, heads, d, rows).
     ``seqlens_k`` is how many rows of k each sequence uses, ``cache_batch_idx`` which batch of k and
-    v. ``bias`` broadcasts to (batch, heads, rows, keys), or without a batch to (heads, rows of all
+    v. With ``cu_seqlens_q``, sequences of ``min_seqlen_q`` queries or less are left out, as if they
+    saw no key.
+
+    ``bias`` broadcasts to (batch, heads, rows, keys), or without a batch to (heads, rows of all
     sequences, keys of the longest). ``q_scale``, ``k_scale`` and ``v_scale`` are what the numbers
     of a tensor are times to be, one or (batch, heads, blocks of 128 rows).
 
@@ -83,9 +88,12 @@ def attention_fwd(
         heads, scale=scale, mask=mask, window=window, bias=bias, alibi_slopes=alibi_slopes,
         logits_soft_cap=logits_soft_cap, sink=sink, dropout_p=dropout_p, seed=seed, offset=offset,
     )  # fmt: skip
-    o, lse = heads.new(heads.q, heads.v.shape[-1]), heads.rows_of_q()
+    if min_seqlen_q and cu_seqlens_q is None:
+        raise InvalidArgument("min_seqlen_q leaves out short sequences: it needs cu_seqlens_q")
+    o, lse = heads.new(heads.q, heads.v.shape[-1]), heads.sums()
     for place in heads:
-        o[place.q], lse[place.q] = attend(scores, place, slice(None))
+        if len(heads.q[place.q]) > min_seqlen_q or not min_seqlen_q:
+            o[place.q], lse[place.q] = attend(scores, place, slice(None))
     results = [heads.rows(o)]
     if return_lse:
         results.append(heads.numbers(lse))

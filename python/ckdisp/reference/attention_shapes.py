@@ -145,9 +145,9 @@ class Heads:
         """Zeros of the shape of one of the tensors, or with rows of ``size`` numbers."""
         return np.zeros((*like.shape[:3], like.shape[3] if size is None else size), like.dtype)
 
-    def rows_of_q(self) -> _Array:
-        """Zeros, one for each row of q."""
-        return np.zeros(self.q.shape[:3], self.q.dtype)
+    def sums(self) -> _Array:
+        """The LSE of rows of q that see nothing."""
+        return np.full(self.q.shape[:3], -np.inf, self.q.dtype)
 
     def cells(self, dtype: Any = None) -> _Array:
         """Zeros, one for each score."""

@@ -61,7 +61,7 @@ def attention_splitkv(
         logits_soft_cap=logits_soft_cap, sink=sink,
     )  # fmt: skip
     o = [heads.new(heads.q, heads.v.shape[-1]) for _ in range(num_splits)]
-    lse = [heads.rows_of_q() for _ in range(num_splits)]
+    lse = [heads.sums() for _ in range(num_splits)]
     for place in heads:
         size = -(-heads.lengths[place.batch] // num_splits)
         for i in range(num_splits):
