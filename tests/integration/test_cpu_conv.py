@@ -11,20 +11,27 @@ from conv_check import Case, check_kernel, make_case
 import ckdisp
 from ckdisp.codegen.ops.conv.cpu_rules import DIRECT_TYPES
 
+pytestmark = pytest.mark.xdist_group("cpu_conv")  # the kernels are compiled once
+
 LEVEL = ckdisp.host_arches()[0]
 DIRECTIONS = ("fwd", "bwd_data", "bwd_weight")
 LAYOUTS = {1: "nwgc", 2: "nhwgc", 3: "ndhwgc"}
-# Types other than fp32. The rank is a number to a kernel, so not every type has every rank.
+RANKS = (2, 3)  # of fp32
+# Other types. The rank is a number to a kernel: each type has one.
 OTHERS = (
-    *(("bf16", direction, rank) for direction in DIRECTIONS for rank in (2, 3)),
+    *(("bf16", direction, 2) for direction in DIRECTIONS),
     *(("fp16", direction, 1) for direction in DIRECTIONS),
-    *(("fp16", "fwd", 2), ("int8", "fwd", 2), ("fp8", "fwd", 2)),
+    *((dtype, "fwd", 2) for dtype in ("int8", "fp8")),
 )
 
 
 def declared(direction: str, dtype: str, rank: int) -> ckdisp.KernelSet:
+    """Filters of one pixel are plain GEMMs in any rank and type."""
     where = {"dtype": [dtype], "layout": [LAYOUTS[rank]]}
-    return ckdisp.KernelSet.sweep(f"conv.{direction}", arch=LEVEL, where=where)
+    found = ckdisp.KernelSet.sweep(f"conv.{direction}", arch=LEVEL, where=where)
+    if (dtype, rank) == ("fp32", 2) or (dtype, direction) == ("bf16", "fwd"):
+        return found
+    return found.filter(lambda k: k.specialization == "default")
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +39,10 @@ def dispatchers(tmp_path_factory: pytest.TempPathFactory) -> list[ckdisp.Dispatc
     """For one thread and for three."""
     kernels = ckdisp.KernelSet()
     for direction in DIRECTIONS:
-        for rank in LAYOUTS:
+        for rank in RANKS:
             kernels |= declared(direction, "fp32", rank)
     for dtype, direction, rank in OTHERS:
-        found = declared(direction, dtype, rank)
-        # Filters of one pixel are plain GEMMs in any rank.
-        kernels |= found if rank == 2 else found.filter(lambda k: k.specialization == "default")
+        kernels |= declared(direction, dtype, rank)
     registry = kernels.build(cache_dir=tmp_path_factory.mktemp("jit"), progress=False)
     return [ckdisp.Dispatcher(registry, num_threads=n) for n in (1, 3)]
 
@@ -79,7 +84,7 @@ def check(
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("rank", LAYOUTS)
+@pytest.mark.parametrize("rank", RANKS)
 def test_random_convolutions(
     dispatchers: list[ckdisp.Dispatcher], rank: int, direction: str
 ) -> None:
@@ -132,6 +137,21 @@ EDGES = {
     ),
     "depthwise volumes": ((2, 8, 5, 6, 17), (8, 1, 3, 3, 3), {"padding": 1, "groups": 8}),
     "groups that grow": ((2, 64, 9, 9), (128, 4, 3, 3), {"padding": 1, "groups": 16}),
+    **{
+        f"lines of {width} pixels": ((3, 19, 7, width), (40, 19, 3, 3), {"padding": 1})
+        for width in range(1, 10)
+    },
+    "short lines of groups": ((3, 96, 5, 7), (96, 32, 3, 3), {"padding": 1, "groups": 3}),
+    "short lines, taps apart": (
+        (2, 17, 9, 7),
+        (35, 17, 3, 3),
+        {"padding": ((2, 0), (1, 4)), "dilation": (2, 3), "stride": (1, 2)},
+    ),
+    "short lines of volumes": (
+        (2, 34, 4, 5, 3),
+        (66, 17, 3, 2, 3),
+        {"padding": ((1, 0), (0, 1), (2, 1)), "groups": 2},
+    ),
     "no image": ((0, 4, 9, 9), (8, 4, 3, 3), {}),
     "the first layer of ResNet": ((1, 3, 40, 40), (64, 3, 7, 7), {"stride": 2, "padding": 3}),
 }

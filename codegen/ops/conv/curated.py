@@ -44,14 +44,17 @@ class Curated:
 
 
 def _cpu_rows(level: str, family: str, a: str, b: str) -> Iterator[Curated]:
+    data = document(_HERE / "curated_cpu.json")
     for row in gemm_curated(level, "gemm.standard", a, b):
         if row.pipeline == "packed":
-            for special in (_GENERAL, _POINTWISE):
-                yield Curated(
-                    row.tile, (1, 1, 1), row.warp, "packed", "default", specialization=special
-                )
+            own = data["packed"].get(level) if row.warp[2] == 1 else None
+            tile, warp = (triple(own["tile"]), triple(own["warp"])) if own else (row.tile, row.warp)
+            yield Curated(tile, (1, 1, 1), warp, "packed", "default")
+            yield Curated(
+                row.tile, (1, 1, 1), row.warp, "packed", "default", specialization=_POINTWISE
+            )
     if a == b and a in DIRECT_TYPES:
-        tile = triple(document(_HERE / "curated_cpu.json")["direct"][level])
+        tile = triple(data["direct"][level])
         yield Curated(tile, (1, 1, 1), tile, "direct", "default")
 
 

@@ -29,19 +29,17 @@ struct WindowSums {
   static constexpr Index unit = sizeof(std::uint32_t);
   static constexpr Index depth = most(1, key.tile[2] / T::kr);
   static constexpr Index group_n = most(1, key.tile[1] / T::nr);
-  static constexpr Index half = Tiles::half;
   static constexpr Index tile_units = Index{T::mr} * T::nr;
   // Units of a window, and of the channels of it that one block of the sum reads: these stay in a
   // second-level cache together with the group of panels of B.
   static constexpr Index window_limit = Index{1} << 19;
   static constexpr Index slice_limit = Index{1} << 16;
 
-  // Where a register tile lies: units of the window, and elements of C. Rows beyond the first half
-  // may be those of another line.
+  // Where the rows of a register tile lie: units of the window, and elements of C. Those behind the
+  // last one repeat it.
   struct TilePlace {
-    Index a, a_second;
-    Index own, own_second;
-    Index rows, rows_second;
+    Index a[T::mr], own[T::mr];
+    Index rows;
   };
 
   // How one class is computed.
@@ -86,7 +84,7 @@ struct WindowSums {
     }
     plan.boxes = Boxes(plan.sides, plan.runs, least(plan.runs.pixel, sum.piece), limits);
     const Index boxes = plan.boxes.count;
-    plan.tiles = (ceil_div(plan.boxes.rows[kDims], T::mr) + 1) * plan.boxes.lines();
+    plan.tiles = tiles_of(plan.boxes);
     plan.splits = 1;
     if (boxes * p.g < plan.threads * 2) {
       plan.splits = least(plan.panels, ceil_div(plan.threads * 2, boxes * p.g));
@@ -103,9 +101,7 @@ struct WindowSums {
       plan.bytes_b = 0;
       plan.bytes_group = round_up(plan.group * T::nr * sum.piece * sum.runs_of_block * unit, 64);
     }
-    // Register tiles read whole heights, also of rows that do not exist.
-    const Index slack = T::mr * plan.boxes.layout.line[kDims] * side[kDims].hop + T::lanes;
-    plan.bytes_window = round_up((plan.boxes.length + slack) * unit, 64);
+    plan.bytes_window = round_up((plan.boxes.length + T::lanes) * unit, 64);
     plan.bytes_tiles = round_up(plan.tiles * Index{sizeof(TilePlace)}, 64);
     plan.bytes_thread = plan.bytes_window + plan.bytes_tiles + plan.bytes_group;
     if (sum.blocks > 1) plan.bytes_thread += plan.tiles * plan.group * tile_units * unit;
@@ -124,8 +120,7 @@ struct WindowSums {
     if (cut.sides.empty() || cut.channels == 0) return 0;
     const double boxes = static_cast<double>(p.g) * static_cast<double>(cut.boxes.count);
     const double filled = boxes * static_cast<double>(cut.boxes.length * cut.splits);
-    const double tiles = boxes * static_cast<double>(tiles_of_line(cut.boxes.rows[kDims]) *
-                                                     cut.boxes.lines() * cut.panels);
+    const double tiles = boxes * static_cast<double>(cut.tiles * cut.panels);
     const double cycles = C::step(C::multiplies(T::mr * T::nv), T::mr + T::nv, 3);
     const auto units = static_cast<double>(cut.runs.size());
     const double main =
@@ -204,15 +199,9 @@ struct WindowSums {
     return out;
   }
 
-  // Height of the next register tile of a line of which `rest` rows are left.
-  static constexpr Index height(Index rest) {
-    if (rest >= T::mr) return T::mr;
-    return rest > half && 5 * rest < 4 * T::mr ? half : rest;
-  }
-  static constexpr Index tiles_of_line(Index rows) {
-    Index tiles = 0;
-    for (Index rest = rows; rest > 0; rest -= height(rest)) ++tiles;
-    return tiles;
+  // Register tiles of a box, at most.
+  static Index tiles_of(const Boxes& boxes) {
+    return ceil_div(boxes.lines() * boxes.rows[kDims], T::mr);
   }
 
   // Each thread packs some panels of the weights.
@@ -315,33 +304,26 @@ struct WindowSums {
     }
   }
 
-  // The register tiles of a box. Returns their number.
+  // The register tiles of a box, of rows of any lines. Returns their number.
   static Index place_tiles(const Plan& cut, const Box& box, Index channel, TilePlace* to) {
     const Side& last = cut.sides.side[kDims];
     const Index next_a = last.hop * cut.boxes.layout.line[kDims];
-    const TilePlace* const begin = to;
-    TilePlace* open = nullptr;  // a tile whose second half is free
+    Index rows = 0;
     for_lines(cut.sides, cut.boxes.layout, box, [&](Index a, Index own) {
       own += channel;
-      for (Index rest = box.count[kDims]; rest > 0;) {
-        const Index rows = height(rest);
-        if (open != nullptr && rows <= half && 2 * rows > half) {
-          open->a_second = a - open->a;
-          open->own_second = own - open->own;
-          open->rows_second = rows;
-          open = nullptr;
-        } else {
-          const Index first = least(rows, half);
-          *to = {a, half * next_a, own, half * last.own_stride, first, rows - first};
-          if (rows <= half && 2 * rows > half) open = to;
-          ++to;
-        }
-        a += rows * next_a;
-        own += rows * last.own_stride;
-        rest -= rows;
+      for (Index i = 0; i < box.count[kDims]; ++i, ++rows) {
+        TilePlace& place = to[rows / T::mr];
+        place.a[rows % T::mr] = a + i * next_a;
+        place.own[rows % T::mr] = own + i * last.own_stride;
+        place.rows = rows % T::mr + 1;
       }
     });
-    return to - begin;
+    TilePlace& open = to[(rows - 1) / T::mr];
+    for (Index r = open.rows; r < T::mr; ++r) {
+      open.a[r] = open.a[open.rows - 1];
+      open.own[r] = open.own[open.rows - 1];
+    }
+    return ceil_div(rows, T::mr);
   }
 
   // One tile of one block of the sum.
@@ -350,36 +332,29 @@ struct WindowSums {
                                          const std::uint32_t* b, Index column, Acc* acc,
                                          bool begins, bool ends) {
     using Sizes = TileSizes<T>;
-    const Plan& cut = call.cut;
-    const Side& last = cut.sides.side[kDims];
-    const Index columns = least(T::nr, cut.channels - column);
-    const Index rows = place.rows_second > 0 ? half + place.rows_second : place.rows;
-    const auto function = Sizes::template choose<Tiles>(rows, ceil_div(columns, T::lanes));
-    const std::uint32_t* const a = window + block.start + place.a;
-    const WindowSum sum{call.offsets + block.run, block.runs, block.units,
-                        last.hop * cut.boxes.layout.line[kDims], place.a_second};
-    char* const c = at(call.args.result, (place.own + column) * T::size_c);
+    const Index columns = least(T::nr, call.cut.channels - column);
+    const auto function = Sizes::template choose<Tiles>(place.rows, ceil_div(columns, T::lanes));
+    const WindowSum sum{call.offsets + block.run, block.runs, block.units, place.a};
+    window += block.start;
+    char* const c = at(call.args.result, column * T::size_c);
     if constexpr (E::c_is_accumulator) {
-      const bool whole = Sizes::computed_rows(rows) == rows && columns % T::lanes == 0 &&
-                         (place.rows_second == 0 || place.rows == half);
-      if (whole && acc == nullptr) {
-        const TileTarget<Acc> target{reinterpret_cast<Acc*>(c), last.own_stride, place.own_second,
-                                     false};
-        return function(sum, a, b, target);
+      if (acc == nullptr && columns % T::lanes == 0) {
+        return function(sum, window, b, {reinterpret_cast<Acc*>(c), place.own, false});
       }
     }
     alignas(64) Acc local[tile_units];
-    const TileTarget<Acc> target{acc != nullptr ? acc : local, T::nr, half * T::nr, !begins};
-    function(sum, a, b, target);
+    Acc* const sums = acc != nullptr ? acc : local;
+    function(sum, window, b, {sums, nullptr, !begins});
     if (!ends) return;
+    // Neighbouring rows at one distance are written together.
     GemmProblemData matrix{};
-    matrix.ldc = last.own_stride;
+    matrix.ldc = call.cut.sides.side[kDims].own_stride;
     GemmArgs args;
-    args.c = c;
-    E::tile(matrix, args, target.first, T::nr, 0, 0, place.rows, columns);
-    if (place.rows_second == 0) return;
-    args.c = at(c, place.own_second * T::size_c);
-    E::tile(matrix, args, target.first + target.second, T::nr, 0, 0, place.rows_second, columns);
+    for (Index row = 0, next = 1; row < place.rows; row = next++) {
+      while (next < place.rows && place.own[next] - place.own[next - 1] == matrix.ldc) ++next;
+      args.c = at(c, place.own[row] * T::size_c);
+      E::tile(matrix, args, sums + row * T::nr, T::nr, 0, 0, next - row, columns);
+    }
   }
 };
 

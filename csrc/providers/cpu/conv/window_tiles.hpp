@@ -1,5 +1,5 @@
-// The micro-kernels of pipeline `packed` for convolutions: A is read where it lies in a window, the
-// rows of a register tile at one distance from each other.
+// The micro-kernels of pipeline `packed` for convolutions: A is read where it lies in a window,
+// each row of a register tile at a place of its own.
 #pragma once
 
 #include "../micro.hpp"
@@ -8,20 +8,19 @@ namespace ckdisp::cpu {
 namespace {
 
 // What one register tile sums: runs of units that begin at offsets of A and follow each other in a
-// panel of B. The tile of full height has two halves, so that it can take the rows of two lines.
+// panel of B.
 struct WindowSum {
   const Index* offsets;
   Index runs;
-  Index units;   // of a run
-  Index line;    // units from one row of A to the next
-  Index second;  // units from the first row of A to that of the second half
+  Index units;        // of a run
+  const Index* rows;  // units from A to each row
 };
 
-// Where the accumulators of a tile go: rows, and the halves, that many elements apart.
+// Where the accumulators of a tile go: elements to each row, or null for rows as long as a tile.
 template <class Acc>
 struct TileTarget {
   Acc* first;
-  Index line, second;
+  const Index* rows;
   bool add;  // to what is there
 };
 
@@ -34,22 +33,13 @@ struct WindowTiles {
   using U = typename T::U;
   static constexpr int lanes = T::lanes;
 
-  static constexpr int half = (T::mr + 1) / 2;
-
   // Rows x (Vectors * lanes) accumulators.
   template <int Rows, int Vectors>
   static CKDISP_CPU_NOINLINE void tile(const WindowSum& sum, const std::uint32_t* a,
                                        const std::uint32_t* b,
                                        const TileTarget<Acc>& target) noexcept {
-    // One pointer for each three rows of a half: the distances to the others are addressing modes,
-    // and all pointers stay in registers.
-    constexpr int pointers_of_half = (half + 2) / 3;
-    constexpr int pointers =
-        Rows > half ? pointers_of_half + (Rows - half + 2) / 3 : (Rows + 2) / 3;
-    const Index line = sum.line;
     const auto out = [&](int row) CKDISP_CPU_LAMBDA {
-      return row < half ? target.first + row * target.line
-                        : target.first + target.second + (row - half) * target.line;
+      return target.first + (target.rows != nullptr ? target.rows[row] : Index{row} * T::nr);
     };
     AccV acc[Rows][Vectors];
     unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
@@ -59,12 +49,10 @@ struct WindowTiles {
       });
     });
     for (Index run = 0; run < sum.runs; ++run) {
-      const std::uint32_t* from[pointers];
-      unroll<pointers>([&](auto i) CKDISP_CPU_LAMBDA {
-        const bool second = i >= pointers_of_half;
-        from[i] = a + sum.offsets[run] + (second ? sum.second : 0) +
-                  3 * (second ? i - pointers_of_half : +i) * line;
-        __asm__("" : "+r"(from[i]));  // hides that they belong together
+      const std::uint32_t* from[Rows];
+      unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
+        from[r] = a + sum.offsets[run] + sum.rows[r];
+        __asm__("" : "+r"(from[r]));  // to stay in a register
       });
 #pragma GCC unroll 2
       for (Index k = 0; k < sum.units; ++k) {
@@ -74,13 +62,10 @@ struct WindowTiles {
         U bk[Vectors];
         unroll<Vectors>([&](auto v) CKDISP_CPU_LAMBDA { bk[v] = load<U>(b + v * lanes); });
         unroll<Rows>([&](auto r) CKDISP_CPU_LAMBDA {
-          constexpr int row = r < half ? r : r - half;
-          constexpr int pointer = row / 3 + (r < half ? 0 : pointers_of_half);
-          const U ar = splat<U>(from[pointer][row % 3 * line]);
+          const U ar = splat<U>(from[r][k]);
           unroll<Vectors>(
               [&](auto v) CKDISP_CPU_LAMBDA { acc[r][v] = multiply_add<T>(acc[r][v], ar, bk[v]); });
         });
-        unroll<pointers>([&](auto i) CKDISP_CPU_LAMBDA { ++from[i]; });
         b += T::nr;
       }
     }
