@@ -3,6 +3,7 @@
 
 NB_MODULE(_core, module) {
   using namespace ckdisp::python;
+  namespace nb = nanobind;
   module.doc() = "The C++ runtime of ckdisp. Use the classes of the package, which wrap these.";
   make_cached();
   bind_errors(module);
@@ -13,4 +14,6 @@ NB_MODULE(_core, module) {
   bind_fmha_problem(module);
   bind_device(module);
   bind_dispatcher(module);
+  module.def("set_leak_warnings", &nb::set_leak_warnings, nb::arg("on"),
+             "Whether objects that live when the process ends are told of on stderr.");
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import jit, reference
+    from . import torch as torch  # in no list of names: importing it takes PyTorch
     from ._core import (
         Candidate,
         Device,
@@ -81,6 +82,7 @@ _HOMES = {
     "parse_name": "codegen.make",
     "reference": "",
     "shuffle_b": "shuffle",
+    "torch": "",
     "why_no_devices": "gpu",
 }
 

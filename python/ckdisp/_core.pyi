@@ -376,6 +376,9 @@ class Dispatcher:
         stream: object,
     ) -> Any: ...
 
+def set_leak_warnings(on: bool) -> None:
+    """Whether objects that live when the process ends are told of on stderr."""
+
 class FmhaCall:
     """An attention call that can be run again."""
 

@@ -261,7 +261,8 @@ struct Problem {
             dp += g * v(q, h, j, c);
             dv[size(j, p.hdim_v) + static_cast<std::size_t>(c)] += weight * keep * g;
           }
-          const double ds = weight * (keep * dp - delta);
+          double ds = weight * (keep * dp - delta);
+          if (p.logits && weight > 0) ds *= 1 - s * s / (double{a.soft_cap} * a.soft_cap);
           if (p.dbias_out) T::set(a.dbias, at(p.dbias, q.b, h, at_row) + j, ds);
           for (std::int64_t c = 0; c < p.hdim_q; ++c) {
             dq[static_cast<std::size_t>(c)] += a.scale * ds * k(q, h, j, c);

@@ -24,7 +24,7 @@ GROUPS = json.loads(DOCUMENT.read_text(encoding="utf-8"))["groups"]
 @pytest.mark.parametrize("name", GPUS)
 def test_every_curated_tile_is_valid(name, operation):
     keys = list(curated_keys(name, operation))
-    assert keys or (name, operation) == ("gfx908", "conv")  # none are curated for it
+    assert keys or (name == "gfx908" and operation != "gemm")  # none are curated for it
     assert check_all(keys) == [[] for _ in keys]
 
 
