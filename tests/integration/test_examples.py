@@ -25,6 +25,14 @@ def test_conv(tmp_path: Path) -> None:
     assert "_direct_" in text
 
 
+def test_torch_attention(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    example = EXAMPLES / "torch_attention.py"
+    text = run(sys.executable, example, CKDISP_CACHE_DIR=str(tmp_path)).ok().text
+    assert "gradients of 131584 parameters agree" in text
+    assert "a window of 17 keys: lse of " in text
+
+
 @pytest.mark.xdist_group("packages")
 def test_cmake(tmp_path: Path) -> None:
     source = tmp_path / "app"

@@ -48,17 +48,13 @@ def scaled_dot_product_attention(
         wanted = [(*shared, n) for n in heads]
     else:
         wanted = [_broadcast(*outer)] * 3
-    batch = math.prod(wanted[0][:-1])
-    q, k, v = (
-        t.expand(*shape, *t.shape[-2:]).reshape(batch, shape[-1] if shape else 1, *t.shape[-2:])
-        for t, shape in zip((query, key, value), wanted, strict=True)
-    )
+    q, k, v = map(_with_batch, (query, key, value), wanted)
     bias = None
     if attn_mask is not None:
         bias = _bias(attn_mask, query, (*wanted[0], query.shape[-2], key.shape[-2]))
     mask = "top_left" if is_causal else "no"
     o, _ = _fmha_fwd(q, k, v, bias, dropout_p=dropout_p, scale=scale, mask=mask)
-    return o.reshape(*wanted[0], *o.shape[-2:])
+    return o if len(wanted[0]) == 2 else o.reshape(*wanted[0], *o.shape[-2:])
 
 
 def attention(
@@ -118,7 +114,7 @@ def _fmha_fwd(
 
 
 def _check(t: Tensor, name: str, least: int, most: int | None = None) -> None:
-    if not isinstance(t, torch.Tensor) or t.layout != torch.strided or t.is_nested:
+    if not isinstance(t, torch.Tensor) or t.layout is not torch.strided:
         raise InvalidArgument(f"{name} is no dense tensor of PyTorch; pass one")
     if t.device.type not in ("cpu", "meta"):
         raise DeviceError(
@@ -132,7 +128,17 @@ def _check(t: Tensor, name: str, least: int, most: int | None = None) -> None:
         )
 
 
+def _with_batch(t: Tensor, outer: tuple[int, ...]) -> Tensor:
+    """``t`` repeated to (*outer, rows, size), as (batch, heads, rows, size)."""
+    if len(outer) == 2 and t.shape[:-2] == outer:
+        return t
+    shape = (math.prod(outer[:-1]), outer[-1] if outer else 1, *t.shape[-2:])
+    return t.expand(*outer, *t.shape[-2:]).reshape(shape)
+
+
 def _broadcast(*shapes: Any) -> tuple[int, ...]:
+    if shapes[0] == shapes[1] == shapes[2]:
+        return tuple(shapes[0])
     try:
         return tuple(torch.broadcast_shapes(*shapes))
     except RuntimeError:
