@@ -33,7 +33,10 @@ class Append : FmhaResolver {
     batch_ = new_k.outer;
     length_k_ = view_k_.rows;
     call_.args.seqlen_k = indices("seqlens_k", 1, batch_);
-    call_.args.cache_batch_idx = indices("cache_batch_idx", 1, batch_);
+    take_cache();
+    if (call_.args.cache_batch_idx == nullptr && !is_paged() && view_k_.outer != batch_) {
+      disagree(*k_, k_new, "the batches must be equal, or cache_batch_idx choose among those of k");
+    }
     if (is_paged()) take_pages();
     take_rotation();
     const Tensor* query = find("q", kRows);
@@ -77,7 +80,14 @@ class Append : FmhaResolver {
 
   void take_rotation() {
     const FmhaRope kind = options_.choice("rope", FmhaRope::none);
-    if (kind == FmhaRope::none) return;
+    if (kind == FmhaRope::none) {
+      if (options_.has("rotary_cos") || options_.has("rotary_sin")) {
+        throw InvalidArgument(
+            "rotary_cos and rotary_sin are for a rotation, and rope is none; pass "
+            "rope='interleaved' or 'half_rotated'");
+      }
+      return;
+    }
     const Tensor& cos = take("rotary_cos", kMatrix);
     const Tensor& sin = take("rotary_sin", kMatrix);
     for (const Tensor* t : {&cos, &sin}) {

@@ -89,6 +89,15 @@ class Attend : FmhaResolver {
     return std::min(most, total);
   }
 
+  // Without first rows all sequences are as long as the tensor.
+  void refuse_longest(const char* option, std::int64_t rows) const {
+    const std::int64_t given = options_.integer(option, rows);
+    if (given == rows) return;
+    throw InvalidArgument(std::string(option) + " is " + std::to_string(given) +
+                          ", and without cu_seqlens_q every sequence has the " +
+                          std::to_string(rows) + " rows of its tensor; leave it away");
+  }
+
   void take_lengths() {
     FmhaArgs& args = call_.args;
     batch_ = view_q_.outer;
@@ -104,9 +113,10 @@ class Attend : FmhaResolver {
       if (options_.has("cu_seqlens_k")) {
         throw InvalidArgument("cu_seqlens_k is given and cu_seqlens_q is not; pass both, or none");
       }
+      refuse_longest("max_seqlen_q", length_q_);
     }
     args.seqlen_k = indices("seqlens_k", 1, batch_);
-    args.cache_batch_idx = indices("cache_batch_idx", 1, batch_);
+    take_cache();
     if (is_paged()) {
       take_pages();
     } else if (group_) {
@@ -116,6 +126,7 @@ class Attend : FmhaResolver {
       length_k_ = longest("max_seqlen_k", args.seqstart_k, view_k_.rows);
     } else {
       length_k_ = view_k_.rows;
+      refuse_longest("max_seqlen_k", length_k_);
     }
     builder_.batch(batch_).lengths(length_q_, length_k_);
     if (group_) builder_.group(view_q_.rows, is_paged() ? batch_ * length_k_ : view_k_.rows);

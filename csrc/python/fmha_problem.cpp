@@ -56,7 +56,7 @@ void make_problem(Problem* self, const std::string& family, const nb::kwargs& gi
                                     "kv_lookup",     "splits",
                                     "append",        "rope",
                                     "rotary_dim",    "deterministic",
-                                    "dbias"};
+                                    "dbias",         "cache_batches"};
   for (const auto& [name, value] : given) {
     detail::parse_name(nb::cast<std::string>(name), kKnown, std::size(kKnown), "argument");
   }
@@ -85,7 +85,8 @@ void make_problem(Problem* self, const std::string& family, const nb::kwargs& gi
       .append(options.integer("append", 0))
       .rope(options.choice("rope", FmhaRope::none), options.integer("rotary_dim", 0))
       .deterministic(options.flag("deterministic"))
-      .dbias(options.flag("dbias"));
+      .dbias(options.flag("dbias"))
+      .cache_batches(options.integer("cache_batches", 0));
   const Problem data = builder.data();
   validate(data);
   new (self) Problem(data);
@@ -115,6 +116,7 @@ nb::dict to_dict(const Problem& p) {
   out["pages"] = nb::make_tuple(p.page_size, p.num_pages, p.pages_per_seq);
   out["kv_memory_layout"] = to_name(p.kv_memory_layout);
   out["kv_lookup"] = to_name(p.kv_lookup_table);
+  out["cache_batches"] = p.cache_batches;
   out["splits"] = p.num_splits;
   out["append"] = p.seqlen_new;
   out["rope"] = to_name(p.rope);

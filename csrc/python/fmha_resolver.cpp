@@ -60,6 +60,15 @@ const std::int32_t* FmhaResolver::indices(const char* name, int ndim, std::int64
   return static_cast<const std::int32_t*>(t->data);
 }
 
+void FmhaResolver::take_cache() {
+  call_.args.cache_batch_idx = indices("cache_batch_idx", 1, batch_);
+  if (call_.args.cache_batch_idx == nullptr) return;
+  if (view_k_.outer == 0 && batch_ > 0) {
+    throw InvalidArgument("cache_batch_idx chooses among the batches of k, which has none");
+  }
+  builder_.cache_batches(view_k_.outer);
+}
+
 void FmhaResolver::take_pages() {
   FmhaArgs& args = call_.args;
   std::int64_t width = 0;
@@ -67,6 +76,11 @@ void FmhaResolver::take_pages() {
   args.page_table = indices("page_table", list ? 1 : 2, list ? -1 : batch_, &width);
   args.page_indptr = indices("page_indptr", 1, batch_ + 1);
   args.last_page_len = indices("last_page_len", 1, batch_);
+  if (!list && (args.page_indptr != nullptr || args.last_page_len != nullptr)) {
+    throw InvalidArgument(
+        "page_indptr and last_page_len say where pages are in one list; pass kv_lookup='sglang', "
+        "or a page_table of rows without them");
+  }
   length_k_ = options_.integer("max_seqlen_k", width * view_k_.rows);
   builder_.pages(view_k_.rows, view_k_.outer, width);
   if (!is_prefill()) return;

@@ -39,6 +39,8 @@ class FmhaResolver {
   // Whole numbers, one dimension of `count` of them, or two of `count` rows; null when not given.
   const std::int32_t* indices(const char* name, int ndim, std::int64_t count,
                               std::int64_t* width = nullptr);
+  // Which batch of K and V each batch uses, if that is said.
+  void take_cache();
   // The page table; sets the length of K.
   void take_pages();
   // Where all tensors lie, which is where the call runs.

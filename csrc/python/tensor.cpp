@@ -86,7 +86,8 @@ std::string class_name(nb::handle object) {
   for (const char* value : EnumNames<Dtype>::values)
     known += std::string(known.empty() ? "" : ", ") + value;
   throw InvalidArgument(std::string(name) + " has element type " + dtype +
-                        ", which no kernel computes; convert it to one of: " + known);
+                        ", which no kernel computes; convert it to one of: " + known +
+                        (dtype.find("int64") != std::string::npos ? " (indices are int32)" : ""));
 }
 
 void check_rank(const char* name, int ndim, const Ranks& ranks) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "fmha_family.hpp"
 #include "fmha_sizes.hpp"
@@ -180,6 +181,9 @@ void check_small_tensors(const FmhaProblemData& p, const FmhaArgs& args) {
     need(args.rotary_cos, "rotary_cos", "appended keys are rotated");
     need(args.rotary_sin, "rotary_sin", "appended keys are rotated");
   }
+  if (p.cache_batches > 0) {
+    need(args.cache_batch_idx, "cache_batch_idx", "the cache has batches of its own");
+  }
   if (p.family == Family::fmha_appendkv && args.seqlen_k == nullptr) {
     refuse("the lengths of k are missing: rows are appended behind what a cache holds");
   }
@@ -232,22 +236,25 @@ class Indices {
     }
     lengths();
     if (p_.paged_kv) pages();
-    if (args_.cache_batch_idx != nullptr && !p_.paged_kv) cache_batches();
+    if (args_.cache_batch_idx != nullptr) cache_batches();
   }
 
  private:
   void lengths() const {
     if (args_.seqlen_k == nullptr) return;
+    const bool behind = p_.mode == FmhaMode::group && !p_.paged_kv;  // one behind the other
     for (std::int64_t b = 0; b < p_.batch; ++b) {
       const std::int64_t used = args_.seqlen_k[b];
+      const std::int64_t room =
+          behind ? std::int64_t{args_.seqstart_k[b + 1]} - args_.seqstart_k[b] : p_.seqlen_k;
       const auto where = [&] {
         return "the lengths of k hold " + number(used) + " at [" + number(b) + "]";
       };
       if (used < 0) refuse(where() + "; pass 0 or more");
-      if (used + p_.seqlen_new > p_.seqlen_k) {
+      if (used + p_.seqlen_new > room) {
         refuse(where() +
                (p_.seqlen_new > 0 ? ", with " + number(p_.seqlen_new) + " new rows" : "") +
-               ", more than the " + number(p_.seqlen_k) + " rows there is room for");
+               ", more than the " + number(room) + " rows there is room for");
       }
       if (rotates_by_rows() && used + p_.seqlen_q > p_.seqlen_k) {
         refuse(where() + ", and q has " + number(p_.seqlen_q) +
@@ -305,11 +312,19 @@ class Indices {
   }
 
   void cache_batches() const {
+    const std::int64_t count = detail::outer_of_k(p_);
+    const bool written = p_.family == Family::fmha_appendkv;
+    std::vector<bool> taken(static_cast<std::size_t>(written ? count : 0));
     for (std::int64_t b = 0; b < p_.batch; ++b) {
-      if (args_.cache_batch_idx[b] < 0) {
-        refuse("cache_batch_idx[" + number(b) + "] is " + number(args_.cache_batch_idx[b]) +
-               "; pass 0 or more");
+      const std::int64_t index = args_.cache_batch_idx[b];
+      const std::string where = "cache_batch_idx[" + number(b) + "] is " + number(index);
+      if (index < 0 || index >= count) {
+        refuse(where + ", and k and v have " + number(count) + " batches");
       }
+      if (!written) continue;
+      auto&& before = taken[static_cast<std::size_t>(index)];
+      if (before) refuse(where + " like one before it, and rows would be appended twice");
+      before = true;
     }
   }
 

@@ -220,6 +220,11 @@ FmhaProblem& FmhaProblem::pages(std::int64_t page_size, std::int64_t count,
   return *this;
 }
 
+FmhaProblem& FmhaProblem::cache_batches(std::int64_t count) {
+  data_.cache_batches = count;
+  return *this;
+}
+
 FmhaProblem& FmhaProblem::kv_cache(FmhaKvLayout memory, FmhaKvLookup lookup) {
   data_.kv_memory_layout = memory;
   data_.kv_lookup_table = lookup;
@@ -327,6 +332,7 @@ std::string to_string(const FmhaProblemData& p) {
       out += std::string(" ") + to_name(p.kv_memory_layout) + " " + to_name(p.kv_lookup_table);
     }
   }
+  if (p.cache_batches > 0) out += " cache_batches " + std::to_string(p.cache_batches);
   if (p.seqlen_new > 0) out += " append " + std::to_string(p.seqlen_new);
   if (p.rope != FmhaRope::none) {
     out += std::string(" rope ") + to_name(p.rope) + " " + std::to_string(p.rotary_dim);

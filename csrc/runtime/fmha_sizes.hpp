@@ -34,6 +34,10 @@ inline std::int64_t rows_of_k(const FmhaProblemData& p) {
   return p.mode == FmhaMode::group ? p.total_k : p.seqlen_k;
 }
 
+inline std::int64_t outer_of_k(const FmhaProblemData& p) {
+  return p.cache_batches > 0 ? p.cache_batches : outer_of(p);
+}
+
 // A tensor with a row for each of Q, of `size` numbers.
 inline FmhaExtent extent_of_q(const FmhaProblemData& p, const FmhaStrides& strides,
                               std::int64_t size) {
@@ -43,7 +47,7 @@ inline FmhaExtent extent_of_q(const FmhaProblemData& p, const FmhaStrides& strid
 inline FmhaExtent extent_of_k(const FmhaProblemData& p, const FmhaStrides& strides,
                               std::int64_t size) {
   if (p.paged_kv) return {strides, p.num_pages, p.nhead_k, p.page_size, size};
-  return {strides, outer_of(p), p.nhead_k, rows_of_k(p), size};
+  return {strides, outer_of_k(p), p.nhead_k, rows_of_k(p), size};
 }
 inline FmhaExtent extent_of_v(const FmhaProblemData& p, const FmhaStrides& strides) {
   FmhaExtent v = extent_of_k(p, strides, p.hdim_v);

@@ -165,6 +165,16 @@ void check_pages(const FmhaProblemData& p) {
   }
 }
 
+void check_cache(const FmhaProblemData& p) {
+  check_least("the number of batches of the cache", p.cache_batches, 0);
+  if (p.cache_batches == 0) return;
+  if (p.mode == FmhaMode::group || p.paged_kv) {
+    refuse(
+        std::string("cache_batch_idx chooses among the batches of k and v, and there are none ") +
+        (p.paged_kv ? "with pages" : "in mode group (cu_seqlens)") + "; leave it away");
+  }
+}
+
 void check_append(const FmhaProblemData& p) {
   check_least("the number of appended rows", p.seqlen_new, 0);
   if (p.seqlen_new > p.seqlen_k) {
@@ -260,8 +270,8 @@ void check_sizes(const FmhaProblemData& p) {
   }
   check_product("q", {8, p.nhead_q, rows_of_q(p), outer_of(p), p.hdim_q});
   check_product("o", {8, p.nhead_q, rows_of_q(p), outer_of(p), p.hdim_v});
-  check_product("k", {8, p.nhead_k, rows_of_k(p), outer_of(p), p.hdim_q});
-  check_product("v", {8, p.nhead_k, rows_of_k(p), outer_of(p), p.hdim_v});
+  check_product("k", {8, p.nhead_k, rows_of_k(p), outer_of_k(p), p.hdim_q});
+  check_product("v", {8, p.nhead_k, rows_of_k(p), outer_of_k(p), p.hdim_v});
   check_product("the scores", {8, p.nhead_q, rows_of_q(p), outer_of(p), p.seqlen_k});
   if (p.paged_kv) {
     check_product("the pages", {8, p.nhead_k, p.num_pages, p.page_size, p.hdim_q});
@@ -280,6 +290,7 @@ void validate(const FmhaProblemData& p) {
   check_features(p);
   check_scores(p);
   check_pages(p);
+  check_cache(p);
   check_append(p);
   if (p.num_splits < 0)
     refuse("the number of splits is " + number(p.num_splits) + "; pass 0 or more");

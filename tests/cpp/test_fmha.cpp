@@ -200,6 +200,47 @@ void refuses_indices() {
   CHECK_THROWS(validate(paged.data(), args), InvalidArgument,
                "the lengths of k hold 161 at [1], more than the 160");
   lengths[1] = 160;
+  args = arguments();
+  args.seqlen_k = lengths;
+  validate(group.data(), args, false);
+  CHECK_THROWS(validate(group.data(), args), InvalidArgument,
+               "the lengths of k hold 160 at [1], more than the 140 rows there is room for");
+}
+
+void refuses_batches_of_a_cache() {
+  std::int32_t chosen[] = {4, 2};
+  FmhaArgs args = arguments();
+  args.cache_batch_idx = chosen;
+  const FmhaProblem cache = example().cache_batches(5);
+  validate(cache.data(), args);
+  CHECK(to_string(cache.data()).find(" cache_batches 5") != std::string::npos);
+  CHECK_THROWS(validate(example().data(), args), InvalidArgument,
+               "cache_batch_idx[0] is 4, and k and v have 2 batches");
+  chosen[1] = 5;
+  CHECK_THROWS(validate(cache.data(), args), InvalidArgument,
+               "cache_batch_idx[1] is 5, and k and v have 5 batches");
+  validate(cache.data(), args, false);
+  chosen[1] = -1;
+  CHECK_THROWS(validate(cache.data(), args), InvalidArgument, "cache_batch_idx[1] is -1");
+  args.cache_batch_idx = nullptr;
+  CHECK_THROWS(validate(cache.data(), args), InvalidArgument, "cache_batch_idx is null");
+  // A result that lies in a batch of the cache that no batch of Q has the number of.
+  args.cache_batch_idx = chosen;
+  args.o = static_cast<char*>(const_cast<void*>(args.k)) + 3 * 2 * 160 * 128 * 2;
+  CHECK_THROWS(validate(cache.data(), args), InvalidArgument, "o shares memory with k");
+  CHECK_THROWS(validate(example().group(186, 300).cache_batches(5).data()), InvalidArgument,
+               "there are none in mode group");
+  CHECK_THROWS(validate(example().cache_batches(-1).data()), InvalidArgument,
+               "the number of batches of the cache is -1");
+  std::int32_t twice[] = {3, 3}, used[] = {9, 9};
+  args = arguments();
+  args.cache_batch_idx = twice, args.seqlen_k = used;
+  args.k_new = args.d_o, args.v_new = args.bias;
+  const FmhaProblem append = example(Family::fmha_appendkv).cache_batches(4).append(1);
+  CHECK_THROWS(validate(append.data(), args), InvalidArgument,
+               "cache_batch_idx[1] is 3 like one before it");
+  twice[0] = 0;
+  validate(append.data(), args);
 }
 
 // Q, K and V are often one tensor, (batch, row, which, head, number).
@@ -346,6 +387,7 @@ int main() {
   refuses_problems();
   refuses_arguments();
   refuses_indices();
+  refuses_batches_of_a_cache();
   interleaved_tensors_do_not_overlap();
   cpu_kernels_serve_all_that_they_can();
   gpu_kernels_do_exactly_what_they_say();

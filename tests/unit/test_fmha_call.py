@@ -61,6 +61,10 @@ BAD = {
     "64 bits": ({"batch": 2**70}, "does not fit a 64-bit index"),
     "scales of fp16": ({"qscale": "pertensor"}, "qscale is for 8-bit numbers, not fp16"),
     "mx types": ({"dtype": "mxfp4"}, "mxfp4 needs a scale for each few numbers"),
+    "a cache of sequences": (
+        {"totals": (10, 14), "cache_batches": 3},
+        r"there are none in mode group \(cu_seqlens\)",
+    ),
     "pages": ({"pages": (16, 2)}, "pages is .16, 2.; pass .page size, number of pages"),
 }
 
@@ -134,6 +138,16 @@ BAD_TENSORS = {
         {"seqlens_k": np.array([3, 8], np.int32)},
         r"lengths of k hold 8 at \[1\], more than the 7",
     ),
+    "longest": ({"max_seqlen_k": 3}, "max_seqlen_k is 3, and without cu_seqlens_q every sequence"),
+    "wide indices": ({"seqlens_k": np.array([3, 3])}, r"int64, which no .*\(indices are int32\)"),
+    "batch of a cache": (
+        {"cache_batch_idx": np.array([0, 2], np.int32)},
+        r"cache_batch_idx\[1\] is 2, and k and v have 2 batches",
+    ),
+    "no batch of a cache": (
+        {"k": zeros(0, 2, 7, 8), "v": zeros(0, 2, 7, 8), "cache_batch_idx": np.zeros(2, np.int32)},
+        "cache_batch_idx chooses among the batches of k, which has none",
+    ),
     "result type": ({"out_dtype": "fp16"}, "no attention turns fp32 into fp16"),
     "result shape": ({"out": zeros(2, 4, 5, 9)}, r"out has shape .*the result has \(2, 4, 5, 8\)"),
     "a stream": ({"stream": 1}, "tensors are in the CPU's memory; leave stream away"),
@@ -171,6 +185,8 @@ def test_bad_first_rows_are_refused(naive_fmha, how, words):
     longest = how.pop("max_seqlen_q", None)
     with pytest.raises(InvalidArgument, match=words):
         disp.fmha_fwd(q, k, k, max_seqlen_q=longest, **varlen(**how))
+    with pytest.raises(InvalidArgument, match=r"hold 3 at \[1\], more than the 2 rows there is"):
+        disp.fmha_fwd(q, k, k, **varlen(), seqlens_k=np.array([7, 3], np.int32))
     with pytest.raises(InvalidArgument, match="cu_seqlens_k is missing"):
         disp.fmha_fwd(q, k, k, cu_seqlens_q=np.array([0, 5], np.int32))
     with pytest.raises(InvalidArgument, match="cu_seqlens_q holds fp32, and an index is int32"):
@@ -186,6 +202,15 @@ def test_bad_pages_are_refused(naive_fmha):
         disp.fmha_pagedkv(q, pages, pages, page_table=table, seqlens_k=lengths)
     table[0, 1] = 5  # sequence 1 does not use its page 9
     disp.fmha_pagedkv(q, pages, pages, page_table=table, seqlens_k=lengths)
+    with pytest.raises(InvalidArgument, match="page_indptr and last_page_len say where pages are"):
+        disp.fmha_batch_prefill(
+            q[:, :, 0].swapaxes(0, 1), pages, pages, page_table=table, seqlens_k=lengths,
+            cu_seqlens_q=np.arange(3, dtype=np.int32), page_indptr=np.arange(3, dtype=np.int32),
+        )  # fmt: skip
+    with pytest.raises(InvalidArgument, match="and there are none with pages; leave it away"):
+        disp.fmha_splitkv(
+            q, pages, pages, page_table=table, seqlens_k=lengths, cache_batch_idx=table[0] % 2
+        )
     with pytest.raises(InvalidArgument, match="the lengths of k are missing"):
         disp.fmha_pagedkv(q, pages, pages, page_table=table)
     with pytest.raises(InvalidArgument, match=r"lengths of k hold 33 at \[0\], more than the 32"):
@@ -264,6 +289,14 @@ def test_bad_caches_are_refused(naive_fmha):
     short = {"rope": "interleaved", "rotary_cos": zeros(8, 2), "rotary_sin": zeros(8, 2)}
     with pytest.raises(InvalidArgument, match=r"rotary_cos has shape \(8, 2\); pass a row of"):
         disp.fmha_appendkv(cache, cache.copy(), new, new, seqlens_k=used, **short)
+    turned = {"rotary_cos": zeros(9, 2), "rotary_sin": zeros(9, 2)}
+    with pytest.raises(InvalidArgument, match="are for a rotation, and rope is none; pass rope="):
+        disp.fmha_appendkv(cache, cache.copy(), new, new, seqlens_k=used, **turned)
+    twice = {"cache_batch_idx": np.ones(2, np.int32)}
+    with pytest.raises(InvalidArgument, match=r"idx\[1\] is 1 like one before it, and rows would"):
+        disp.fmha_appendkv(cache, cache.copy(), new, new, seqlens_k=used, **twice)
+    with pytest.raises(InvalidArgument, match="be equal, or cache_batch_idx choose among those"):
+        disp.fmha_appendkv(cache, cache.copy(), new[:1], new[:1], seqlens_k=used[:1])
     cache.flags.writeable = False
     with pytest.raises(InvalidArgument, match="k is read-only"):
         disp.fmha_appendkv(cache, zeros(2, 2, 9, 8), new, new, seqlens_k=used)

@@ -157,6 +157,18 @@ def test_lengths_and_batches_of_a_cache(disp):
     close(o[1:], expected(q[1:], k[1:], v[1:])[0])
 
 
+def test_a_cache_of_more_batches(disp):
+    q, _, _ = tensors()
+    k, v = normal(5, HK, SK, D), normal(5, HK, SK, DV)
+    o = disp.fmha_fwd(q, k, v, cache_batch_idx=int32(4, 0))
+    close(o, expected(q, k[[4, 0]], v[[4, 0]])[0])
+    new = normal(B, HK, 1, D, seed=7), normal(B, HK, 1, DV, seed=8)
+    before = k.copy()
+    disp.fmha_appendkv(k, v, *new, seqlens_k=int32(2, 3), cache_batch_idx=int32(4, 0))
+    np.testing.assert_array_equal(k[[4, 0], :, [2, 3]], new[0][:, :, 0])
+    assert (k != before).any((1, 3)).sum() == 2
+
+
 def test_dropout_is_reproducible_and_stored(disp):
     q, k, v = tensors()
     how = {"dropout_p": 0.4, "seed": 2**64 - 1, "offset": 3}

@@ -73,6 +73,7 @@ struct FmhaProblemData {
   std::int64_t page_size;                  // rows of a page; 0 without pages
   std::int64_t num_pages;                  // pages in all
   std::int64_t pages_per_seq;              // width of the page table; sglang: length of the list
+  std::int64_t cache_batches;              // of K and V, for cache_batch_idx; 0: those of Q
   std::int64_t seqlen_new;                 // fmha_appendkv: rows appended to each sequence
   std::int64_t rotary_dim;                 // fmha_appendkv: numbers of a row that are rotated
   // fmha_splitkv: parts of the keys; 0 lets the plan choose. In the stages of a plan it is never 0:

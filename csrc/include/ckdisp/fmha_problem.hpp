@@ -53,6 +53,8 @@ class FmhaProblem {
   FmhaProblem& skip_min_seqlen_q(bool skips = true);
   FmhaProblem& qscale(FmhaQscale kind);
   FmhaProblem& pages(std::int64_t page_size, std::int64_t count, std::int64_t per_sequence);
+  // K and V have `count` batches, of which FmhaArgs::cache_batch_idx chooses.
+  FmhaProblem& cache_batches(std::int64_t count);
   FmhaProblem& kv_cache(FmhaKvLayout memory, FmhaKvLookup lookup);
   FmhaProblem& splits(std::int64_t count);
   FmhaProblem& append(std::int64_t rows);
