@@ -10,6 +10,7 @@ import pytest
 from naive_kernels import compile_cpp, compile_library
 
 import ckdisp
+from ckdisp.codegen.version import ABI_VERSION
 
 pytestmark = pytest.mark.xdist_group("naive")
 
@@ -98,7 +99,7 @@ def test_library_that_misses_a_symbol(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        ("-DNAIVE_ABI=99", "binary interface 99, this ckdisp has 4; rebuild"),
+        ("-DNAIVE_ABI=99", f"binary interface 99, this ckdisp has {ABI_VERSION}; rebuild"),
         ("-DNAIVE_SCHEMA=1", "another schema of kernel keys"),
         ("-DNAIVE_MAGIC=77", "magic 0x4d"),
     ],
