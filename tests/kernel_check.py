@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from attention_check import check_attention
 from conv_check import check_awkward
 
 import ckdisp
@@ -28,7 +29,8 @@ def matrix(rng: Any, rows: int, columns: int, dtype: str, order: str) -> Any:
 
 def check_kernel(disp: ckdisp.Dispatcher, key: Any, seed: int = 0) -> None:
     """Assert that the kernel of ``key`` computes what its key says."""
-    (check_gemm if key.op == "gemm" else check_awkward)(disp, key, seed)
+    check = {"gemm": check_gemm, "conv": check_awkward, "fmha": check_attention}[key.op]
+    check(disp, key, seed)
 
 
 def check_gemm(disp: ckdisp.Dispatcher, key: Any, seed: int) -> None:

@@ -331,11 +331,3 @@ def test_build_shows_a_bar_on_a_terminal(library: Path) -> None:
     text = on_terminal(80, "build", library.parent)
     assert f"building {len(NAMES)} kernels" in text
     assert text.rstrip().endswith(str(library))
-
-
-@pytest.mark.parametrize("command", ["select", "explain", "bench"])
-def test_problems_of_attention_are_not_written_on_the_command_line(command: str) -> None:
-    result = run(command, "fmha.fwd", "--shape", "2x8x64")
-    assert result.exit_code == 2
-    assert "problems of fmha.fwd cannot be written" in result.output
-    assert "FmhaProblem" in result.output

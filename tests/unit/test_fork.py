@@ -14,6 +14,7 @@ import ckdisp
 
 A = np.random.default_rng(3).random((200, 300), np.float32)
 B = np.random.default_rng(4).random((300, 500), np.float32)
+Q = np.random.default_rng(5).random((1, 4, 60, 32), np.float32)
 
 
 @pytest.fixture
@@ -36,7 +37,9 @@ def status_of_child(work: Callable[[], bool]) -> int:
 
 
 def right(disp: ckdisp.Dispatcher) -> bool:
-    return ckdisp.Validator().check(disp.gemm(A, B), A @ B).ok
+    check = ckdisp.Validator().check
+    attended = ckdisp.reference.attention_fwd(Q, Q, Q)
+    return check(disp.gemm(A, B), A @ B).ok and check(disp.fmha_fwd(Q, Q, Q), attended).ok
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from ckdisp.cli.app import app
 from ckdisp.codegen.arch import arch, arch_names
 from ckdisp.codegen.declare import preset_names, preset_table
+from ckdisp.codegen.enums import families
 from ckdisp.codegen.errors import InvalidKey
 from ckdisp.codegen.kernel_set import KernelSet
 from ckdisp.codegen.rules import check_all
@@ -19,7 +20,7 @@ NAMES = [
     *("gemm.mixed_precision", "gemm.cpu_prebuilt"),
     *(f"conv.{dtype}_nhwgc_essential" for dtype in ("fp16", "bf16", "fp32")),
     *("conv.fp16_ndhwgc_essential", "conv.narrow_nhwgc_essential", "conv.fp16_nhwgc_search"),
-    "conv.cpu_prebuilt",
+    *("conv.cpu_prebuilt", "fmha.cpu_prebuilt"),
 ]
 CPU = [name for name in arch_names() if not arch(name).is_gpu]
 
@@ -113,6 +114,17 @@ def test_the_prebuilt_set_is_small_and_broad(name):
         assert {layout for d, layout in plain if d == dtype} == {"rcr", "rrr", "crr", "ccr"}
     assert {"int8", "fp8", "bf8"} <= {d for d, _ in plain}
     assert {k.elementwise for k in ks if k.family == "gemm.multi_d"} == {"add", "relu", "gelu"}
+
+
+@pytest.mark.parametrize("name", CPU)
+def test_the_prebuilt_set_has_every_family_of_attention(name):
+    ks = list(KernelSet.preset("fmha.cpu_prebuilt", name))
+    assert {k.family for k in ks} == set(families("fmha"))
+    both = {"fp32", "bf16"}
+    for family in ("fmha.fwd", "fmha.bwd_dot_do_o", "fmha.bwd_dq_dk_dv"):
+        assert {k.dtype for k in ks if k.family == family} == both
+    # One of each: no call has to choose.
+    assert len({(k.family, k.dtype) for k in ks}) == len(ks) <= 12
 
 
 def test_several_archs():

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
+
 from ...enums import families
 from ..definition import Op
+from ..presets import Presets
 from . import complete, feature_rules, receipts, rules, space
 from .key import FmhaKey
+
+_presets = Presets(
+    Path(__file__).with_name("presets.json"),
+    FmhaKey,
+    space.ALIASES,
+    lambda request, roles: space.build(request),
+)
 
 OP = Op(
     name="fmha",
@@ -14,7 +25,7 @@ OP = Op(
     rules=lambda: rules.RULES,
     space=space.build,
     complete=complete.complete,
-    presets=dict,
+    presets=functools.cache(_presets.read),
     aliases=space.ALIASES,
     missing_features=feature_rules.missing_features,
     receipts=receipts.numbers(),

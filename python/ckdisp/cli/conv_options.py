@@ -67,14 +67,14 @@ class ConvOptions:
     def flops(self) -> float:
         return self.make().flops
 
-    def where(self) -> dict[str, list[Any]]:
-        """The signature of the problem as a condition on keys."""
+    def stages(self, arch: str) -> dict[str, dict[str, list[Any]]]:
+        """The family, and the signature of the problem as a condition on keys of any arch."""
         read = [name for name in RESULT.values() if name != RESULT[self.family]]
         wanted: dict[str, list[Any]] = {name: [self.dtype] for name in read}
         wanted["layout"] = [CONV_LAYOUT.values[len(self.input) - 3]]
         if self.out_dtype:
             wanted[RESULT[self.family]] = [self.out_dtype]
-        return wanted
+        return {self.family: wanted}
 
     def to_dict(self) -> dict[str, Any]:
         return {"direction": self.family, **self.make().to_dict()}

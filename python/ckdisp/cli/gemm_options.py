@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..codegen.enums import LAYOUT
 from .params import Shape
 
 if TYPE_CHECKING:
@@ -48,14 +49,14 @@ class GemmOptions:
             shuffled_b=self.family == "gemm.preshuffle",
         )
 
-    def where(self) -> dict[str, list[Any]]:
-        """The signature of the problem as a condition on keys."""
+    def stages(self, arch: str) -> dict[str, dict[str, list[Any]]]:
+        """The family, and the signature of the problem as a condition on keys of any arch."""
         wanted: dict[str, list[Any]] = {"dtype": [self.dtype], "layout": [self.layout]}
         if self.out_dtype:
             wanted["dtype_c"] = [self.out_dtype]
         if self.family != "gemm.standard":
             wanted |= {"elementwise": [self.epilogue], "num_d": [self.num_d]}
-        return wanted
+        return {self.family: wanted}
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -95,6 +96,7 @@ def gemm_options(
         raise click.UsageError(
             f"--shape of {family} is M, N and K, e.g. 16x4096x4096, not {len(shape)} sizes"
         )
+    LAYOUT.code(layout, "layout")
     if family == "gemm.standard" and (epilogue != "passthrough" or num_d):
         raise click.UsageError(
             "gemm.standard has no epilogue and no D tensors; use the family gemm.multi_d"

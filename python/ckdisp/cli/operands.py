@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .conv_options import ConvOptions
     from .gemm_options import GemmOptions
 
-_TORCH = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+TORCH_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
 class Operands(Protocol):
@@ -67,11 +67,11 @@ class GemmOperands:
         return label, lambda: np.matmul(a, b, out=out)
 
     def torch(self) -> Callable[[], object] | None:
-        if self.dtype not in _TORCH:
+        if self.dtype not in TORCH_TYPES:
             return None
         import torch
 
-        a, b = (_to_torch(x, self.dtype) for x in (self.a, self.b))
+        a, b = (to_torch(x, self.dtype) for x in (self.a, self.b))
         out = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype)
         return lambda: torch.matmul(a, b, out=out)
 
@@ -120,11 +120,11 @@ class ConvOperands:
         return None
 
     def torch(self) -> Callable[[], object] | None:
-        if self.dtype not in _TORCH or self.x.dtype != self.y.dtype:
+        if self.dtype not in TORCH_TYPES or self.x.dtype != self.y.dtype:
             return None
         import torch
 
-        x, w, y = (_to_torch(t, self.dtype) for t in (self.x, self.w, self.y))
+        x, w, y = (to_torch(t, self.dtype) for t in (self.x, self.w, self.y))
         rank = x.ndim - 2
         move = self.motion
         if self.family == "conv.fwd":
@@ -147,7 +147,7 @@ def _stored(shape: tuple[int, int], order: str, dtype: str, seed: int) -> NDArra
     return random_array(shape[::-1], dtype, seed).T
 
 
-def _to_torch(array: NDArray[Any], dtype: str) -> Any:
+def to_torch(array: NDArray[Any], dtype: str) -> Any:
     """The same bytes as a PyTorch tensor; PyTorch does not know the bfloat16 of ml_dtypes."""
     import numpy as np
     import torch

@@ -19,6 +19,7 @@ else:
     _ParamType = click.ParamType  # not subscriptable before click 8.4
 
 _SIZES = re.compile(r"\d+([x,]\d+)*", re.ASCII)
+_WINDOW = re.compile(r"(-?\d+),(-?\d+)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,30 @@ class SizesType(_ParamType):
                 ctx,
             )
         return tuple(int(part) for part in re.split("[x,]", text))
+
+
+Window = tuple[int, int]
+
+
+class WindowType(_ParamType):
+    """Keys to the left and to the right, ``128,0``; -1 is all."""
+
+    name = "LEFT,RIGHT"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Window:
+        if isinstance(value, tuple):
+            return value
+        match = _WINDOW.fullmatch(value.strip())
+        if match is None:
+            self.fail(
+                f"cannot read {value!r}; write the keys that a query sees on each side of the "
+                "diagonal, -1 for all, e.g. 128,0",
+                param,
+                ctx,
+            )
+        return int(match[1]), int(match[2])
 
 
 class FolderType(_ParamType):

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from ..codegen.enums import DTYPE, ELEMENTWISE, FAMILY, LAYOUT
+from ..codegen.enums import DTYPE, ELEMENTWISE, FAMILY
+from . import fmha_options
 from .conv_options import conv_options
 from .gemm_options import gemm_options
-from .params import EnumType, SizesType
+from .params import EnumType, SizesType, WindowType
 
 if TYPE_CHECKING:
-    from .. import GemmProblem, GroupedConvProblem
+    from .. import FmhaProblem, GemmProblem, GroupedConvProblem
     from .operands import Operands
 
 MAX_D = 4
@@ -29,22 +30,33 @@ class ProblemOptions(Protocol):
     def flops(self) -> float:
         """Multiplications and additions of one run."""
 
-    def make(self) -> GemmProblem | GroupedConvProblem:
+    def make(self) -> GemmProblem | GroupedConvProblem | FmhaProblem:
         """The problem for a dispatcher; :class:`ckdisp.InvalidArgument` if it can never work."""
 
-    def where(self) -> dict[str, list[Any]]:
-        """The signature of the problem as a condition on keys."""
+    def stages(self, arch: str) -> dict[str, dict[str, list[Any]]]:
+        """Family of each stage -> the signature of the problem as a condition on its keys."""
 
     def to_dict(self) -> dict[str, Any]: ...
     def operands(self) -> Operands:
         """Random data for the problem."""
 
 
-_SHAPE = "e.g. 16x4096x4096 (M, N, K of a GEMM) or 8x64x56x56 (N, C, height, width)"
+_SHAPE = (
+    "e.g. 16x4096x4096 (M, N, K of a GEMM), 8x64x56x56 (N, C, height, width) or 2x8x1024x1024x64 "
+    "(batch, heads, rows of Q and of K, head dimension)"
+)
 _EACH = "one, or one for each spatial dimension, e.g. 2x2"
 
+
+class _FamilyType(EnumType):
+    """A family; the backward pass of attention goes by a shorter name too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(fmha_options.SHORT.get(value, value), param, ctx)
+
+
 _COMMON = (
-    click.argument("family", type=EnumType(FAMILY, "FAMILY")),
+    click.argument("family", type=_FamilyType(FAMILY, "FAMILY")),
     click.option(
         "--shape", type=SizesType("SIZES", _SHAPE), required=True, help=f"Sizes, {_SHAPE}."
     ),
@@ -53,7 +65,7 @@ _COMMON = (
         type=EnumType(DTYPE, "DTYPE"),
         default="fp32",
         show_default=True,
-        help="Element type of A and B, or of the input and the weights.",
+        help="Element type of A and B, of the input and the weights, or of Q, K and V.",
     ),
     click.option(
         "--out-dtype",
@@ -61,12 +73,12 @@ _COMMON = (
         help="Element type of C, or of the output; default by --dtype.",
     ),
 )
+_LAYOUT = click.option(
+    "--layout",
+    help="gemm: storage of A, B and C: r is row-major, c is column-major; default rcr. fmha: bhsd "
+    "(batch, heads, rows, size; the default) or bshd.",
+)
 _OF_GEMM = (
-    click.option(
-        "--layout",
-        type=EnumType(LAYOUT, "LAYOUT"),
-        help="gemm: storage of A, B and C: r is row-major, c is column-major; default rcr.",
-    ),
     click.option(
         "--epilogue",
         type=EnumType(ELEMENTWISE, "NAME"),
@@ -90,6 +102,51 @@ _OF_CONV = (
     click.option("--dilation", type=SizesType("SIZES", _EACH), help="conv: default 1."),
     click.option("--groups", type=click.IntRange(1), help="conv: default 1."),
 )
+_OF_FMHA = (
+    click.option("--nhead-k", type=click.IntRange(1), help="fmha: heads of K and V; as of Q."),
+    click.option(
+        "--mask",
+        type=click.Choice(["no", "top_left", "bottom_right"]),
+        help="fmha: where the diagonal lies behind which no key is seen; default no.",
+    ),
+    click.option(
+        "--window", type=WindowType(), help="fmha: keys seen on each side of it, -1 for all."
+    ),
+    click.option("--sink", type=click.IntRange(0), help="fmha: first keys that are always seen."),
+    click.option(
+        "--bias",
+        type=click.Choice(["no", "bias", "alibi"]),
+        help="fmha: what is added to the scores; default no.",
+    ),
+    click.option(
+        "--dropout",
+        type=click.FloatRange(0, 1, max_open=True),
+        help="fmha: the probability with which a weight becomes 0; default 0.",
+    ),
+    click.option("--logits-soft-cap", type=click.FloatRange(0), help="fmha: default none."),
+    click.option("--lse", is_flag=True, default=None, help="fmha: return the LSE too."),
+    click.option(
+        "--num-splits",
+        type=click.IntRange(0),
+        help="fmha.splitkv: parts of the keys; default: as many as keep all threads busy.",
+    ),
+    click.option(
+        "--page-size",
+        type=click.IntRange(1),
+        help="fmha: K and V lie in pages of so many keys; default 16 where they must.",
+    ),
+    click.option(
+        "--rope",
+        type=click.Choice(["interleaved", "half_rotated"]),
+        help="fmha.appendkv: how Q and the new keys are rotated; default not at all.",
+    ),
+    click.option(
+        "--deterministic", is_flag=True, default=None, help="fmha.bwd: a fixed order of sums."
+    ),
+    click.option(
+        "--dbias", is_flag=True, default=None, help="fmha.bwd: compute the gradient of the bias."
+    ),
+)
 
 
 def _names(options: tuple[Callable[..., Any], ...]) -> dict[str, str]:
@@ -102,25 +159,28 @@ def _names(options: tuple[Callable[..., Any], ...]) -> dict[str, str]:
     return {p.name: p.opts[0] for p in getattr(holder, "__click_params__", ())}
 
 
-_ONLY = {"gemm": _names(_OF_GEMM), "conv": _names(_OF_CONV)}
+_ONLY = {
+    "gemm": _names((_LAYOUT, *_OF_GEMM)),
+    "conv": _names(_OF_CONV),
+    "fmha": _names((_LAYOUT, *_OF_FMHA)),
+}
+_MAKE: dict[str, Callable[..., ProblemOptions]] = {
+    "gemm": gemm_options,
+    "conv": conv_options,
+    "fmha": fmha_options.fmha_options,
+}
+_ALL = (*_COMMON, _LAYOUT, *_OF_GEMM, *_OF_CONV, *_OF_FMHA)
 
 
 def _make(
     family: str, shape: tuple[int, ...], dtype: str, out_dtype: str | None, given: dict[str, Any]
 ) -> ProblemOptions:
     op = family.partition(".")[0]
-    if op not in _ONLY:
-        raise click.UsageError(
-            f"problems of {family} cannot be written on the command line; from Python, pass an "
-            "FmhaProblem to Dispatcher.select, explain or plan"
-        )
     for other, names in _ONLY.items():
         for name, option in names.items():
-            if other != op and name in given:
+            if name in given and name not in _ONLY[op]:
                 raise click.UsageError(f"{option} is an option of {other}, not of {family}")
-    if op == "conv":
-        return conv_options(family, shape, dtype, out_dtype, **given)
-    return gemm_options(family, shape, dtype, out_dtype, **given)
+    return _MAKE[op](family, shape, dtype, out_dtype, **given)
 
 
 def problem_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -137,6 +197,6 @@ def problem_options(command: Callable[..., None]) -> Callable[..., None]:
         problem.make()  # what can never work is refused before anything is compiled or loaded
         command(problem=problem, **rest)
 
-    for option in reversed((*_COMMON, *_OF_GEMM, *_OF_CONV)):
+    for option in reversed(_ALL):
         wrapper = option(wrapper)
     return wrapper

@@ -43,19 +43,21 @@ class Source:
 
     def registry(self, problem: ProblemOptions, arch: str = "native") -> Registry:
         """The kernels of the source; ``arch`` is what --jit compiles for."""
-        from .. import Registry
+        from .. import KernelSet, Registry
 
         if self.jit:
-            selection = Selection(
-                family=problem.family,
-                arches=(arch,),
-                provider=None,
-                preset=self.preset,
-                tiles=self.tiles,
-                where=problem.where(),
-                spec=None,
-            )
-            return selection.kernel_set().build()
+            kernels = KernelSet()
+            for family, where in problem.stages(arch).items():
+                kernels |= Selection(
+                    family=family,
+                    arches=(arch,),
+                    provider=None,
+                    preset=self.preset,
+                    tiles=self.tiles,
+                    where=where,
+                    spec=None,
+                ).kernel_set()
+            return kernels.build()
         if not self.libraries:
             return Registry.prebuilt()
         registry = Registry.load(self.libraries[0])
@@ -64,15 +66,16 @@ class Source:
         return registry
 
     def dispatcher(self, problem: ProblemOptions, arch: str | None = None) -> Dispatcher:
-        """A dispatcher over the kernels of the family of ``problem``, for this machine or ``arch``.
+        """A dispatcher over the kernels of the stages of ``problem``, for this machine or ``arch``.
 
         What ``arch`` names need not be here.
         """
         from .. import Dispatcher
 
+        families = problem.stages(arch or "native")
         registry = self.registry(problem, arch or "native")
-        family = registry.filter(lambda kernel: kernel.family == problem.family)
-        return Dispatcher(family, num_threads=self.threads, arch=arch)
+        stages = registry.filter(lambda kernel: kernel.family in families)
+        return Dispatcher(stages, num_threads=self.threads, arch=arch)
 
 
 _OPTIONS = (
