@@ -30,6 +30,7 @@ def test_the_version_has_one_home() -> None:
     "name",
     [
         "py.typed",
+        "cli/demo_text.txt",
         "cmake/ckdispConfig.cmake",
         "cmake/ckdispConfigVersion.cmake",
         "cmake/CkdispKernels.cmake",

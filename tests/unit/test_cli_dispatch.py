@@ -215,7 +215,7 @@ def tiny_demo(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("tiny_demo")
 def test_demo_without_a_compiler_uses_prebuilt_kernels() -> None:
-    result = run("demo")
+    result = run("demo", "gemm")
     assert result.exit_code == 0, result.output
     assert "no usable C++ compiler" in result.stdout
     assert "all 6 results are right" in result.stdout
@@ -236,7 +236,7 @@ def test_demo_json_has_a_row_for_every_layer_and_count() -> None:
         assert row["kernel"] in NAMES
         assert 0 <= row["error"] <= row["tolerance"]
         assert row["seconds"] > 0 and row["numpy_seconds"] > 0
-    quick = json.loads(run("demo", "--quick", "--json").stdout)
+    quick = json.loads(run("demo", "gemm", "--quick", "--json").stdout)
     assert {r["layer"] for r in quick["rows"]} == {"one"}
 
 
@@ -244,10 +244,10 @@ def test_demo_json_has_a_row_for_every_layer_and_count() -> None:
 @pytest.mark.parametrize("error", [1e-3, float("nan"), float("inf")])
 def test_demo_with_a_wrong_result_is_1(error: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "largest_error", lambda out, reference: error)
-    result = run("demo", "--quick")
+    result = run("demo", "gemm", "--quick")
     assert result.exit_code == 1
     assert "WRONG" in result.stdout and "wrong: 3 results" in result.stdout
-    document = json.loads(run("demo", "--quick", "--json").stdout)
+    document = json.loads(run("demo", "gemm", "--quick", "--json").stdout)
     assert document["ok"] is False
     assert document["rows"][0]["error"] == (error if np.isfinite(error) else None)
 
@@ -255,7 +255,7 @@ def test_demo_with_a_wrong_result_is_1(error: float, monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("tiny_demo")
 def test_demo_refuses_what_memory_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "LAYERS", {"huge": (10**7, 10**7)})
-    result = run("demo")
+    result = run("demo", "gemm")
     assert result.exit_code == 2
     assert "GB of memory are free" in result.stderr
 
@@ -267,12 +267,12 @@ def test_demo_builds_kernels_and_finds_them_again(
     monkeypatch.setenv("CKDISP_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(demo, "LAYERS", {"one": (96, 64)})
     monkeypatch.setattr(demo, "SECONDS", 0.01)
-    result = run("demo", "--dtype", "bf16")
+    result = run("demo", "gemm", "--dtype", "bf16")
     assert result.exit_code == 0, result.output
     assert "Building" in result.stdout
     count = len(list((tmp_path / "objects").rglob("*.o")))
     assert count > 0
-    again = run("demo", "--dtype", "bf16", "--json")
+    again = run("demo", "gemm", "--dtype", "bf16", "--json")
     assert json.loads(again.stdout)["ok"] is True
     assert len(list((tmp_path / "objects").rglob("*.o"))) == count
 

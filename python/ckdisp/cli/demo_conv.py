@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from ..codegen.ops.conv.key import ConvKey
 from .conv_options import ConvOptions
 from .demo_parts import (
@@ -20,7 +18,6 @@ from .demo_parts import (
     kernels_of,
     largest_error,
     show,
-    silent,
 )
 from .output import human_time, plural
 from .timing import interleaved
@@ -91,6 +88,9 @@ class Row(Checked):
     def place(self) -> str:
         return self.layer
 
+    def names(self) -> tuple[str, ...]:
+        return (self.kernel,)
+
     def cells(self) -> tuple[str, ...]:
         c, k, size, _, _ = LAYERS[self.layer]
         return (
@@ -109,11 +109,12 @@ class Row(Checked):
         return {**asdict(self), **self.verdict()}
 
 
-def conv_demo(dtype: str, direction: str, quick: bool, threads: int | None, as_json: bool) -> None:
+def conv_demo(
+    direction: str, dtype: str, quick: bool, threads: int | None, say: Say
+) -> dict[str, Any]:
     """The layers of ResNet-50, compared with NumPy."""
     from .. import Dispatcher, KernelSet
 
-    say: Say = silent if as_json else click.echo
     where = {"dtype": [dtype], "layout": ["nhwgc"]}
     kernels = KernelSet.sweep(f"conv.{direction}", arch="native", where=where)
     registry, source = kernels_of(kernels, say)
@@ -131,7 +132,7 @@ def conv_demo(dtype: str, direction: str, quick: bool, threads: int | None, as_j
         "kernels": source,
     }
     rows = _run(dispatcher, dtype, direction, quick)
-    show(rows, COLUMNS, about, LEGEND, say, as_json)
+    return show(rows, COLUMNS, about, LEGEND, say)
 
 
 def _run(dispatcher: Dispatcher, dtype: str, direction: str, quick: bool) -> Iterator[Row]:

@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from ..codegen.ops.gemm.key import GemmKey
 from .arrays import element_type, random_array, require_memory
 from .demo_parts import (
@@ -20,7 +18,6 @@ from .demo_parts import (
     kernels_of,
     largest_error,
     show,
-    silent,
 )
 from .output import human_time, plural
 from .params import Shape
@@ -81,12 +78,15 @@ class Row(Checked):
     def place(self) -> str:
         return f"{self.layer} M={self.shape.m}"
 
+    def names(self) -> tuple[str, ...]:
+        return (self.kernel,)
+
     def cells(self) -> tuple[str, ...]:
         return (
             self.layer,
             f"{self.shape.n}x{self.shape.k}",
             str(self.shape.m),
-            _short(self.kernel),
+            short(self.kernel),
             human_time(self.seconds),
             f"{self.gflops:.1f}",
             human_time(self.numpy_seconds) if self.numpy_seconds is not None else "-",
@@ -100,9 +100,8 @@ class Row(Checked):
         return {**shape, **values, "gflops": self.gflops, **self.verdict()}
 
 
-def gemm_demo(dtype: str, quick: bool, threads: int | None, as_json: bool) -> None:
+def gemm_demo(dtype: str, quick: bool, threads: int | None, say: Say) -> dict[str, Any]:
     """The GEMMs of a language model, compared with NumPy."""
-    say: Say = silent if as_json else click.echo
     layers = [name for name in LAYERS if not quick or name in QUICK_LAYERS]
     _require_memory(layers, dtype)
     from .. import Dispatcher, KernelSet
@@ -120,7 +119,7 @@ def gemm_demo(dtype: str, quick: bool, threads: int | None, as_json: bool) -> No
         "kernels": source,
     }
     rows = _run(dispatcher, layers, dtype, 0.1 if quick else SECONDS)
-    show(rows, COLUMNS, about, _legend(dtype), say, as_json)
+    return show(rows, COLUMNS, about, _legend(dtype), say)
 
 
 def _legend(dtype: str) -> Legend:
@@ -183,7 +182,7 @@ def _widened_product(x: NDArray[Any], weight: NDArray[Any], out: NDArray[Any]) -
         out[:, start : start + REFERENCE_ROWS] = wide @ block.T
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
     """What tells the kernels of this table apart: pipeline and tiles."""
     key = GemmKey.from_name(name)
     return f"{key.pipeline} {'x'.join(map(str, key.tile))} {'x'.join(map(str, key.warp[:2]))}"

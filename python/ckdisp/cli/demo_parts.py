@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .output import bold, colour, plural, print_json
+from .output import bold, colour, plural
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +25,7 @@ SUMMATION = 1e-5
 
 
 # The columns of text.
-_LEFT = ("layer", "kernel", "")
+_LEFT = ("layer", "pass", "step", "kernel", "")
 
 
 def silent(text: str) -> None:
@@ -36,7 +35,6 @@ def silent(text: str) -> None:
 class Checked(ABC):
     """A result: ``error`` is the largest |result - reference| over the largest |reference|."""
 
-    kernel: str
     error: float
     tolerance: float
 
@@ -53,6 +51,10 @@ class Checked(ABC):
     @abstractmethod
     def place(self) -> str:
         """What it is the result of."""
+
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """The kernels that computed it."""
 
     @abstractmethod
     def cells(self) -> Sequence[str]:
@@ -104,35 +106,45 @@ def show(
     about: Mapping[str, Any],
     legend: Legend,
     say: Say,
-    as_json: bool,
-) -> None:
-    """Say a table of results as they come, and what it means, or print them and ``about`` as JSON.
-
-    Exits with 1 if a result is wrong.
-    """
+) -> dict[str, Any]:
+    """Say a table of results as they come, and what it means; they and ``about`` as JSON."""
     say(bold(_line(columns, tuple(columns))))
     rows = []
     for row in results:
         rows.append(row)
         say(_line(columns, row.cells()))
     failed = [row for row in rows if not row.ok]
-    if as_json:
-        print_json({**about, "rows": [row.to_dict() for row in rows], "ok": not failed})
     say(f"\nkernel: {legend.kernel}. In full:")
-    for name in dict.fromkeys(row.kernel for row in rows):
+    for name in dict.fromkeys(name for row in rows for name in row.names()):
         say(f"  {name}")
     say(
         f"error:  largest |{legend.result} - NumPy| over the largest |NumPy|, all elements, NumPy "
         f"in {legend.reference} on the same inputs;\n"
-        f"        more than {rows[0].tolerance:.1e} is no rounding of {about['dtype']}"
+        f"        more than {max(row.tolerance for row in rows):.1e} is no rounding of "
+        f"{about['dtype']}"
     )
     for note in legend.notes:
         say(note)
     if failed:
         places = ", ".join(row.place for row in failed)
         say(colour(f"wrong: {plural(len(failed), 'result')}: {places}", "red"))
-        sys.exit(1)
-    say(colour(f"all {len(rows)} results are right", "green"))
+    else:
+        say(colour(f"all {len(rows)} results are right", "green"))
+    return {**about, "rows": [row.to_dict() for row in rows], "ok": not failed}
+
+
+def kernels_at_hand(kernels: KernelSet, say: Say) -> tuple[Registry, str]:
+    """The prebuilt kernels, where they hold what is asked for, or freshly built ones."""
+    from .. import Registry
+    from ..codegen.errors import Error
+
+    try:
+        prebuilt = Registry.prebuilt()
+    except Error:
+        return kernels_of(kernels, say)
+    if set(kernels.names()) <= {kernel.name for kernel in prebuilt}:
+        return prebuilt, "prebuilt kernels"
+    return kernels_of(kernels, say)
 
 
 def kernels_of(kernels: KernelSet, say: Say) -> tuple[Registry, str]:

@@ -1,0 +1,132 @@
+"""``ckdisp demo fmha``: an attention block in three ways, made small, on the prebuilt kernels."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from installed import needs_prebuilt
+
+import ckdisp
+from ckdisp.cli import attention_block, demo_gemm
+from ckdisp.cli import demo_fmha as demo
+from ckdisp.cli.app import app
+from ckdisp.cli.attention_block import OUT, QKV, Block, Sizes
+from ckdisp.cli.rotary import angles, rotate
+
+PASSES = ["forward", "decode pagedkv", "decode splitkv", "backward"]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "SIZES", Sizes(dim=24, heads=4, kv_heads=2, head_dim=8))
+    monkeypatch.setattr(demo, "QUICK_TOKENS", 21)
+
+
+@needs_prebuilt
+@pytest.mark.usefixtures("tiny")
+def test_every_pass_is_right_and_names_its_kernels() -> None:
+    result = run("demo", "fmha", "--quick")
+    assert result.exit_code == 0, result.output
+    assert "a text of 21 tokens in fp32" in result.stdout and "prebuilt kernels" in result.stdout
+    assert "all 20 results are right" in result.stdout
+    document = json.loads(run("demo", "fmha", "--quick", "--json", "--threads", "1").stdout)
+    assert document["ok"] is True and document["threads"] == 1 and document["tokens"] == 21
+    rows = document["rows"]
+    assert list(dict.fromkeys(row["pass"] for row in rows)) == PASSES
+    for row in rows:
+        assert 0 <= row["error"] <= row["tolerance"]
+        if row["step"] != demo.AGREE:
+            assert row["kernels"] and row["seconds"] > 0
+            assert all(name in result.stdout for name in row["kernels"])
+    families = {ckdisp.parse_name(name).family for row in rows for name in row["kernels"]}
+    assert families == {
+        *("gemm.standard", "fmha.fwd", "fmha.appendkv", "fmha.pagedkv", "fmha.splitkv"),
+        *("fmha.splitkv_combine", "fmha.bwd_dot_do_o", "fmha.bwd_dq_dk_dv"),
+    }
+
+
+@needs_prebuilt
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize("error", [1e-3, float("nan")])
+def test_a_wrong_result_is_1(error: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "largest_error", lambda out, reference: error)
+    result = run("demo", "fmha", "--quick")
+    assert result.exit_code == 1
+    assert "WRONG" in result.stdout and "wrong: 20 results: forward qkv_proj" in result.stdout
+    document = json.loads(run("demo", "fmha", "--quick", "--json").stdout)
+    assert document["ok"] is False
+    assert document["rows"][0]["error"] == (error if np.isfinite(error) else None)
+
+
+@needs_prebuilt
+@pytest.mark.usefixtures("tiny")
+def test_decoding_otherwise_than_forward_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = attention_block.decode
+
+    def forgetful(*arguments: Any) -> Any:
+        found = decode(*arguments)
+        return {**found, OUT: (found[OUT][0] * 1.01,)}
+
+    monkeypatch.setattr(attention_block, "decode", forgetful)
+    document = json.loads(run("demo", "fmha", "--quick", "--json").stdout)
+    wrong = [(row["pass"], row["step"]) for row in document["rows"] if not row["ok"]]
+    assert wrong == [(way, step) for way in PASSES[1:3] for step in (OUT, demo.AGREE)]
+
+
+@needs_prebuilt
+@pytest.mark.usefixtures("tiny")
+def test_without_an_op_the_demo_ends_with_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_gemm, "LAYERS", {"one": (96, 64)})
+    monkeypatch.setattr(demo_gemm, "QUICK_LAYERS", ("one",))
+    monkeypatch.setattr(
+        demo_gemm, "kernels_of", lambda kernels, say: (ckdisp.Registry.prebuilt(), "")
+    )
+    text = run("demo", "--quick").stdout
+    assert 0 <= text.index(demo_gemm.MODEL) < text.index("An attention block")
+    document = json.loads(run("demo", "--quick", "--json").stdout)
+    assert document["ok"] is True
+    assert document["gemm"]["ok"] is True and document["fmha"]["ok"] is True
+    monkeypatch.setattr(demo_gemm, "largest_error", lambda out, reference: 1.0)
+    result = run("demo", "--quick", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["fmha"]["ok"] is True
+
+
+def test_turning_keeps_lengths_and_depends_on_distances_only() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((2, 1, 8))
+    by = angles(30, 8)
+    for kind in ("interleaved", "half_rotated"):
+        turned = [rotate(x, by[n : n + 1], kind) for n in range(30)]
+        np.testing.assert_allclose([np.linalg.norm(t) for t in turned], np.linalg.norm(x))
+        other = [rotate(y, by[n : n + 1], kind) for n in range(30)]
+        products = [float((turned[n] @ other[n + 5].T).item()) for n in range(25)]
+        np.testing.assert_allclose(products, products[0])
+        np.testing.assert_allclose(rotate(turned[7], -by[7:8], kind), x)
+
+
+def test_gradients_of_the_reference_are_those_of_finite_differences() -> None:
+    sizes = Sizes(dim=6, heads=2, kv_heads=1, head_dim=4)
+    block = Block.make(sizes, b"abcab", np.float64)
+    _, gradients = attention_block.expected(block)
+
+    def loss(**changed: Any) -> float:
+        other = Block(**{**vars(block), **changed})
+        (y,) = attention_block.expected(other)[0][OUT]
+        return float(np.sum(y * block.dy))
+
+    for name, step in (("x", QKV), ("w_qkv", "dW qkv"), ("w_out", "dW o")):
+        array = getattr(block, name)
+        for index in ((0, 0), (2, 3), (4, 1)):
+            change = np.zeros_like(array)
+            change[index] = 1e-5
+            slope = (loss(**{name: array + change}) - loss(**{name: array - change})) / 2e-5
+            assert gradients[step][0][index] == pytest.approx(slope, rel=1e-5, abs=1e-7)
