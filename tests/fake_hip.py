@@ -22,17 +22,17 @@ from ckdisp.codegen.providers.ck_tile import TILE_FIELDS
 from ckdisp.codegen.rocm import HipToolchain
 from ckdisp.codegen.toolchain import which
 
-GEMM_HPP = """\
+_KERNEL_HPP = """\
 #pragma once
 #include <ckdisp/abi.hpp>
 #include "providers/ck_tile/detail.hpp"
-#define CKDISP_CK_TILE_GEMM_KERNEL(symbol, K)                                                  \\
+#define CKDISP_CK_TILE_{OP}_KERNEL(symbol, K)                                                  \\
   extern "C" {                                                                                 \\
   [[gnu::visibility("hidden")]] extern const unsigned char symbol##_code[];                    \\
   [[gnu::visibility("hidden")]] extern const ckdisp::ckdisp_kernel symbol;                     \\
   }                                                                                            \\
   const ckdisp::ckdisp_kernel symbol{                                                          \\
-      sizeof(ckdisp::ckdisp_kernel), ckdisp::Op::gemm, K::name, K::target, "ck_tile", &K::key, \\
+      sizeof(ckdisp::ckdisp_kernel), ckdisp::Op::{op}, K::name, K::target, "ck_tile", &K::key, \\
       sizeof(K::key), stub_supports, stub_cost, stub_workspace, stub_run};                     \\
   [[gnu::used]] static const unsigned char* const symbol##_bytes = symbol##_code;
 """
@@ -65,7 +65,7 @@ while words:
     elif word == "-mllvm":
         words.pop(0)
     elif not word.startswith(("--offload", "--rocm-path", "--hip-path", "--gpu-bundle",
-                              "-fno-offload", "-fpch", "-Wno-")):
+                              "-fno-offload", "-fgpu-", "-fpch", "-Wno-")):
         plain.append(word)
 
 def option(words, name, default=None):
@@ -131,10 +131,12 @@ def write_hip_headers(folder: Path) -> list[Path]:
     real = own_include_dirs()[1] / "providers" / "ck_tile"
     provider = folder / "providers" / "ck_tile"
     provider.mkdir(parents=True)
-    (provider / "gemm.hpp").write_text(GEMM_HPP)
     (provider / "detail.hpp").write_text(DETAIL_HPP)
     (provider / "pch").mkdir()
-    (provider / "pch" / "gemm.hip").write_text('#include "providers/ck_tile/gemm.hpp"\n')
+    for op in ("gemm", "fmha"):
+        text = _KERNEL_HPP.replace("{op}", op).replace("{OP}", op.upper())
+        (provider / f"{op}.hpp").write_text(text)
+        (provider / "pch" / f"{op}.hip").write_text(f'#include "providers/ck_tile/{op}.hpp"\n')
     shutil.copy(real / "embed.S", provider)
     return folders
 

@@ -33,6 +33,7 @@ _PIPELINES = "ops/gemm/pipeline"
 _PROBLEM = f"{_PIPELINES}/gemm_pipeline_problem.hpp"
 _SHUFFLE = "ops/epilogue/cshuffle_epilogue.hpp"
 _CONV = "ops/grouped_convolution"
+_FMHA = "ops/fmha/pipeline"
 # What the headers of ROCm 7.1 have, as far as it is looked for.
 _CK_FILES = {
     "ops/gemm.hpp": "",
@@ -47,6 +48,9 @@ _CK_FILES = {
     f"{_CONV}/utils/grouped_convolution_utils.hpp": "template <index_t NumGroupsToMerge_>\n"
     "struct GroupedConvTraits { bool FixedVectorSize; };",
     f"{_CONV}/kernel/grouped_convolution_forward_kernel.hpp": "index_t n_per_split = 1;",
+    f"{_FMHA}/tile_fmha_traits.hpp": "template <bool kHasLogitsSoftCap_, bool kSkipMinSeqlenQ_>",
+    f"{_FMHA}/block_fmha_pipeline_qr_ks_vs_async_trload.hpp": "",
+    f"{_FMHA}/block_fmha_fwd_v3_pipeline.hpp": "",
 }
 OLDER = {_PROBLEM: "struct GemmPipelineProblem {};", _SHUFFLE: "template <bool kPadM_>"}
 NEWER = {_PROBLEM: "struct\n UniversalGemmPipelineProblem {};", _SHUFFLE: ""}
