@@ -5,17 +5,14 @@ Set ``CKDISP_UPDATE_GOLDEN=1`` to write their figures again after a change that 
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import amd
 import pytest
+from amd_figures import check_figures, figures_of
 from amd_matrix import ARCHS, convolutions, gemms, matrix
 
-from ckdisp.code_objects import KernelReport, check_object, inspect
-from ckdisp.code_objects.check import variant_text
+from ckdisp.code_objects import check_object, inspect
 from ckdisp.codegen.arch import arch
 from ckdisp.codegen.enums import (
     CONV_LAYOUT,
@@ -31,7 +28,6 @@ from ckdisp.codegen.ops import op
 from ckdisp.codegen.ops.conv import gpu_rules
 from ckdisp.jit.build import Options, build_library
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "amd_figures.json"
 CPU_PIPELINES = {"packed", "skinny", "direct"}
 
 pytestmark = pytest.mark.xdist_group("amd_matrix")
@@ -101,41 +97,5 @@ def test_libraries_load_and_list_their_kernels(libraries: dict[str, Path]) -> No
 
 
 def test_figures_are_the_known_ones(libraries: dict[str, Path]) -> None:
-    version = amd.toolchain().version
-    figures = dict(sorted(_figures(libraries)))
-    if os.environ.get("CKDISP_UPDATE_GOLDEN"):
-        text = json.dumps({"compiler": version, "kernels": figures}, indent=1)
-        GOLDEN.write_text(text + "\n", encoding="utf-8")
-    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    known = golden["kernels"]
-    assert list(figures) == list(known)
-    for name, variants in figures.items():
-        assert list(variants) == list(known[name]), name
-        for variant, found in variants.items():
-            wanted = known[name][variant]
-            # LDS and arguments follow from the key alone, the rest also from the compiler.
-            same = ("lds", "arguments") if golden["compiler"] != version else tuple(wanted)
-            assert {f: found[f] for f in same} == {f: wanted[f] for f in same}, (name, variant)
-
-
-def _figures(libraries: dict[str, Path]) -> Iterator[tuple[str, dict[str, dict[str, object]]]]:
-    for library in libraries.values():
-        kernels: dict[str, list[KernelReport]] = {}
-        for report in inspect(library):
-            if report.kernel is not None:
-                kernels.setdefault(report.kernel, []).append(report)
-        for name, reports in kernels.items():
-            found = {variant_text(report): _summary(report) for report in reports}
-            yield name, dict(sorted(found.items()))
-
-
-def _summary(report: KernelReport) -> dict[str, object]:
-    return {
-        "vgpr": report.vgpr,
-        "agpr": report.agpr,
-        "sgpr": report.sgpr,
-        "lds": report.lds_bytes,
-        "scratch": report.scratch_bytes,
-        "arguments": report.argument_bytes,
-        "matrix": report.matrix,
-    }
+    reports = [report for library in libraries.values() for report in inspect(library)]
+    check_figures("amd_figures.json", figures_of(reports))
