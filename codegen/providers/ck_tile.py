@@ -84,8 +84,10 @@ TILE_FIELDS = {
         *_LOOP_FIELDS,
         "vector",
     ),
+    # With the mask: kernels of top_left and bottom_right are of one type of CK, and of functions
+    # that two kernels of a unit share the compiler does not see where addresses are uniform.
     "fmha": (
-        *("family", "arch", "dtype", "hdim_q", "hdim_v", "mode", "vlayout"),
+        *("family", "arch", "dtype", "hdim_q", "hdim_v", "mode", "vlayout", "mask"),
         *("tile", "wave", "warp", "pipeline", "use_trload"),
     ),
 }

@@ -62,3 +62,13 @@ def test_v3_has_scalar_additions_where_the_compiler_can() -> None:
 def test_kernels_of_a_group_agree_in_fields_of_the_key(op: str) -> None:
     cls = key_class(op)
     assert set(TILE_FIELDS[op]) <= {field.name for field in fields_of(cls)} | {"op"}
+
+
+def test_kernels_of_one_type_of_ck_are_in_units_of_their_own() -> None:
+    """CK has one kernel for both triangles, and does not compile where a unit has it twice."""
+    upper, lower = (
+        fmha_key("fwd", "gfx942", mask=mask, simplified_mask=False)
+        for mask in ("top_left", "bottom_right")
+    )
+    fields = TILE_FIELDS["fmha"]
+    assert [f for f in fields if getattr(upper, f) != getattr(lower, f)] == ["mask"]
