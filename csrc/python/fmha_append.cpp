@@ -18,7 +18,7 @@ class Append : FmhaResolver {
     k_ = &take("k", kPages);
     v_ = &take("v", kPages);
     view_k_ = rows_of(*k_, layout_, true);
-    view_v_ = rows_of(*v_, layout_, true);
+    view_v(true);
     check_keys();
     const Tensor& k_new = take("k_new", kRows);
     const Tensor& v_new = take("v_new", kRows);
@@ -57,7 +57,7 @@ class Append : FmhaResolver {
     find_place();
     FmhaProblemData& p = call_.problem = builder_.data();
     p.k = strides_of(view_k_, p.k);
-    p.v = strides_of(view_v_, p.v);
+    p.v = strides_of_v();
     p.k_new = strides_of(new_k, p.k_new);
     p.v_new = strides_of(new_v, p.v_new);
     validate(p);

@@ -53,10 +53,7 @@ class Attend : FmhaResolver {
     }
     const bool has_outer = !group_ || is_paged();
     view_k_ = rows_of(*k_, layout_, has_outer);
-    const bool column = options_.choice("vlayout", Order::r) == Order::c;
-    view_v_ = rows_of(*v_, column ? FmhaLayout::bhsd : layout_, has_outer);
-    if (column) std::swap(view_v_.rows, view_v_.size);
-    builder_.vlayout(column ? Order::c : Order::r);
+    view_v(has_outer);
   }
 
   // Pages of vectors: K is (pages, heads, size / x, rows, x), V (pages, heads, rows / x, size, x).
@@ -261,12 +258,6 @@ class Attend : FmhaResolver {
     const std::int64_t rows = group_ ? view_q_.rows : length_q_;
     p.bias = repeated_strides(*bias_, view_q_.outer, view_q_.heads, rows, length_k_);
     args.bias = bias_->data;
-  }
-
-  FmhaStrides strides_of_v() const {
-    RowView v = view_v_;
-    if (call_.problem.vlayout == Order::c) std::swap(v.rows, v.size);
-    return strides_of(v, call_.problem.v);
   }
 
   // A new tensor, which becomes the next result. What no kernel writes of it is 0, on a CPU.

@@ -1,5 +1,6 @@
 #include "fmha_resolver.hpp"
 
+#include <utility>
 #include <vector>
 
 namespace ckdisp::python {
@@ -105,6 +106,19 @@ void FmhaResolver::check_keys() const {
   if (view_v_.heads != view_k_.heads) disagree(*k_, *v_, "the heads must be equal");
   if (view_v_.rows != view_k_.rows) disagree(*k_, *v_, "the rows must be equal");
   if (view_v_.outer != view_k_.outer) disagree(*k_, *v_, "the batches must be equal");
+}
+
+void FmhaResolver::view_v(bool has_outer) {
+  const Order order = options_.choice("vlayout", Order::r);
+  builder_.vlayout(order);
+  view_v_ = rows_of(*v_, order == Order::c ? FmhaLayout::bhsd : layout_, has_outer);
+  if (order == Order::c) std::swap(view_v_.rows, view_v_.size);
+}
+
+FmhaStrides FmhaResolver::strides_of_v() const {
+  RowView v = view_v_;
+  if (call_.problem.vlayout == Order::c) std::swap(v.rows, v.size);
+  return strides_of(v, call_.problem.v);
 }
 
 }  // namespace ckdisp::python

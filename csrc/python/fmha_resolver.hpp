@@ -49,6 +49,9 @@ class FmhaResolver {
   [[noreturn]] static void disagree(const Tensor& a, const Tensor& b, const char* what);
   // That K and V belong together.
   void check_keys() const;
+  // The rows of V, which `vlayout` may turn to columns: (batch, heads, size, rows).
+  void view_v(bool has_outer);
+  FmhaStrides strides_of_v() const;
 
   Family family_;
   const FmhaOptions& options_;

@@ -203,6 +203,7 @@ class FmhaCalls:
         logits_soft_cap: float = 0.0,
         sink: int | None = None,
         layout: str = "bhsd",
+        vlayout: str = "r",
         cu_seqlens_q: Any = None,
         cu_seqlens_k: Any = None,
         max_seqlen_q: int | None = None,
@@ -328,6 +329,7 @@ class FmhaCalls:
         page_table: Any = None,
         cache_batch_idx: Any = None,
         layout: str = "bhsd",
+        vlayout: str = "r",
         kernel: str | None = None,
         stream: Any = None,
     ) -> Any:
@@ -337,7 +339,8 @@ class FmhaCalls:
         ``"half_rotated"``, the keys are rotated by ``rotary_cos`` and ``rotary_sin`` (places,
         rotary dimension / 2) first; so is ``q``, at the places of the new keys with a mask, else
         all at the first of them, and its rotated copy is returned. Caches may lie in pages, as for
-        :meth:`fmha_pagedkv`.
+        :meth:`fmha_pagedkv`; with ``vlayout="c"`` the cache ``v`` is (batch, heads, head dimension,
+        rows).
         """
 
 

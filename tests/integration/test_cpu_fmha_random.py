@@ -67,10 +67,14 @@ def test_parts(dispatchers: Any, data: st.DataObject) -> None:
     call = data.draw(calls(cache=cache, packed=packed, dropout=False, lengths=True))
     if cache and data.draw(st.booleans()):
         shared_cache(call, data)
-    layout = data.draw(LAYOUT)
+    layout, columns = data.draw(LAYOUT), data.draw(st.booleans())
     dispatcher = dispatchers[data.draw(WHICH)]
+    q, k, v = (turned(x, layout) for x in call.inputs)
     found = dispatcher.fmha_splitkv(
-        *(turned(x, layout) for x in call.inputs),
+        q,
+        k,
+        np.ascontiguousarray(call.v.swapaxes(-1, -2)) if columns else v,
+        vlayout="c" if columns else "r",
         num_splits=data.draw(st.integers(0, 9)),
         kernel=data.draw(st.sampled_from(names(dispatcher, "splitkv", "fp32"))),
         layout=layout,
@@ -193,10 +197,12 @@ def test_append(dispatchers: Any, rope: str | None, dtype: str, data: st.DataObj
         v, _ = pages_of(np.random.default_rng(seed), v, size)
     elif data.draw(st.booleans()):
         how["cache_batch_idx"] = rng.permutation(batch).astype(np.int32)
-    given_ = [turned(x, layout).copy() for x in (k, v, new_k, new_v, q)]
-    wanted = attention_appendkv(*given_[:4], q=given_[4], **how)
-    rotated = dispatchers[data.draw(WHICH)].fmha_appendkv(*given_[:4], q=given_[4], **how)
-    for name, got, right in zip("kvq", (*given_[:2], rotated), wanted, strict=True):
+    inputs = [turned(x, layout).copy() for x in (k, v, new_k, new_v, q)]
+    if not size and data.draw(st.booleans()):
+        inputs[1], how["vlayout"] = v.swapaxes(2, 3).copy(), "c"
+    wanted = attention_appendkv(*inputs[:4], q=inputs[4], **how)
+    rotated = dispatchers[data.draw(WHICH)].fmha_appendkv(*inputs[:4], q=inputs[4], **how)
+    for name, got, right in zip("kvq", (*inputs[:2], rotated), wanted, strict=True):
         exact = 1e-6 if dtype == "fp32" else 1e-2
         np.testing.assert_allclose(
             got.astype(np.float64), right, rtol=exact, atol=exact, err_msg=name

@@ -95,9 +95,9 @@ def test_the_gradient_of_the_bias() -> None:
 @pytest.mark.parametrize("extra", ["alibi_slopes", "logits_soft_cap", "bias"])
 def test_gradients_of_many_lengths_are_finite_differences(extra: str) -> None:
     """Sequences of no queries, no keys, and one query."""
-    inputs = tensors((4, 8, 3), (2, 9, 3), (2, 9, 2), (4, 8, 4))
-    (do,) = tensors((4, 8, 2), seed=1)
-    values: dict[str, Any] = {"alibi_slopes": np.arange(1.0, 5), "logits_soft_cap": 1.2}
+    inputs = tensors((2, 8, 3), (1, 9, 3), (1, 9, 2), (2, 8, 4))
+    (do,) = tensors((2, 8, 2), seed=1)
+    values: dict[str, Any] = {"alibi_slopes": np.array([1.0, 2.0]), "logits_soft_cap": 1.2}
     how: dict[str, Any] = {"cu_seqlens_q": [0, 3, 3, 5, 8], "cu_seqlens_k": [0, 3, 5, 5, 9]}
     how |= {"mask": "bottom_right", "window": (2, 0), "sink": 1, "dropout_p": 0.3, "seed": 9}
     if extra != "bias":

@@ -282,6 +282,19 @@ def test_new_rows_in_pages(layout: str) -> None:
     assert np.array_equal(given[0], kp.swapaxes(1, 2) if layout == "bshd" else kp, equal_nan=True)
 
 
+def test_new_rows_are_columns_of_v() -> None:
+    _, k, v = tensors()
+    new = [normal(B, HK, 2, D, seed=3), normal(B, HK, 2, DV, seed=4)]
+    wanted = attention_appendkv(k, v, *new, seqlens_k=[1, 5])[1]
+    turned = [x.swapaxes(1, 2) for x in (k, *new)]
+    found = attention_appendkv(
+        turned[0], v.swapaxes(2, 3), *turned[1:], seqlens_k=[1, 5], vlayout="c", layout="bshd"
+    )[1]
+    np.testing.assert_array_equal(found, wanted.swapaxes(2, 3))
+    with pytest.raises(ckdisp.InvalidArgument, match="vlayout 'c' has no pages"):
+        attention_appendkv(k, v, *new, seqlens_k=[1, 5], vlayout="c", page_table=[[0], [1]])
+
+
 BAD_FORWARD: list[tuple[Mapping[str, Any], str]] = [
     ({"seqlens_k": [1]}, "seqlens_k has shape (1,); pass (2,), rows of k in use"),
     ({"seqlens_k": [1, 8]}, "seqlens_k[1] is 8; pass rows of k in use, from 0 to 7"),

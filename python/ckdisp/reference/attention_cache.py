@@ -22,7 +22,7 @@ from ..codegen.enums import unknown
 from ..codegen.errors import InvalidArgument
 from .attention_pages import PageTable, from_vectors
 from .attention_scales import page_scales
-from .attention_shapes import check_layout, integers, laid_out, wide
+from .attention_shapes import check_layout, integers, laid_out, wide, wide_v
 
 _Array = NDArray[Any]
 _ROPES = ("interleaved", "half_rotated")
@@ -119,6 +119,7 @@ def attention_appendkv(
     page_table: Any = None,
     cache_batch_idx: Any = None,
     layout: str = "bhsd",
+    vlayout: str = "r",
     dtype: Any = np.float64,
 ) -> tuple[_Array, ...]:
     """Copies of the caches ``k`` and ``v`` with new rows; (k, v), with ``q`` (k, v, q).
@@ -127,11 +128,15 @@ def attention_appendkv(
     of sequence b: of its batch, or that of ``cache_batch_idx``, or of the pages of row b of
     ``page_table``, which then take the place of the batch. With ``rope`` the new keys are rotated
     by the rows of ``rotary_cos`` and ``rotary_sin`` (places, pairs) of their places, and so are the
-    rows of ``q``: with a mask at the places of the new keys, else all at the first of them.
+    rows of ``q``: with a mask at the places of the new keys, else all at the first of them. With
+    ``vlayout="c"`` the cache ``v`` is (batch, heads, size, rows), and has no pages.
     """
     check_layout(layout)
-    tensors = ((k, "k"), (v, "v"), (k_new, "k_new"), (v_new, "v_new"))
-    keys, values, new_k, new_v = (wide(x, n, layout, False, dtype).copy() for x, n in tensors)
+    if vlayout == "c" and page_table is not None:
+        raise InvalidArgument("vlayout 'c' has no pages; pass a v of rows, or no page_table")
+    tensors = ((k, "k"), (k_new, "k_new"), (v_new, "v_new"))
+    keys, new_k, new_v = (wide(x, name, layout, False, dtype).copy() for x, name in tensors)
+    values = wide_v(v, layout, vlayout, False, dtype).copy()
     batch, count = new_k.shape[0], new_k.shape[2]
     for cache, new, name in ((keys, new_k, "k"), (values, new_v, "v")):
         if new.shape[1::2] != cache.shape[1::2]:
@@ -160,7 +165,8 @@ def attention_appendkv(
             at = (outer[b], places[row]) if table is None else table.find(b, int(places[row]))
             keys[at[0], :, at[1]] = rotated
             values[at[0], :, at[1]] = new_v[b, :, row]
-    found = (laid_out(keys, layout), laid_out(values, layout))
+    columns = values.swapaxes(2, 3) if vlayout == "c" else laid_out(values, layout)
+    found = (laid_out(keys, layout), columns)
     if q is None:
         return found
     queries = wide(q, "q", layout, False, dtype).copy()

@@ -59,8 +59,6 @@ class Heads:
         scales: Sequence[Any] = (None, None, None),
     ) -> Heads:
         check_layout(layout)
-        if vlayout not in ("r", "c"):
-            raise InvalidArgument(unknown("vlayout", vlayout, ("r", "c")))
         packed_q, packed_k = cu_seqlens_q is not None, cu_seqlens_k is not None
         if (packed_k and not packed_q) or (packed_q and not packed_k and np.ndim(k) == 3):
             raise InvalidArgument(
@@ -69,10 +67,7 @@ class Heads:
             )
         queries = wide(q, "q", layout, packed_q, dtype)
         keys = wide(k, "k", layout, packed_k, dtype)
-        if vlayout == "c":
-            values = wide(v, "v", "bhsd", packed_k, dtype).swapaxes(2, 3)
-        else:
-            values = wide(v, "v", layout, packed_k, dtype)
+        values = wide_v(v, layout, vlayout, packed_k, dtype)
         if keys.shape[:3] != values.shape[:3]:
             raise InvalidArgument(
                 f"k and v have shapes {np.shape(k)} and {np.shape(v)}: batches, heads and rows "
@@ -207,6 +202,15 @@ def wide(tensor: Any, name: str, layout: str, packed: bool, dtype: Any) -> _Arra
     if packed:
         found = found[None]
     return found.swapaxes(1, 2) if layout == "bshd" else found
+
+
+def wide_v(tensor: Any, layout: str, vlayout: str, packed: bool, dtype: Any) -> _Array:
+    """v as (batch, heads, rows, size), of which ``vlayout`` ``"c"`` is the transpose."""
+    if vlayout not in ("r", "c"):
+        raise InvalidArgument(unknown("vlayout", vlayout, ("r", "c")))
+    if vlayout == "r":
+        return wide(tensor, "v", layout, packed, dtype)
+    return wide(tensor, "v", "bhsd", packed, dtype).swapaxes(2, 3)
 
 
 def laid_out(tensor: _Array, layout: str, packed: bool = False) -> _Array:
