@@ -4,6 +4,7 @@
 #pragma once
 
 #include "../cost.hpp"
+#include "../pack.hpp"
 #include "depthwise_weights.hpp"
 #include "group_weights.hpp"
 
@@ -14,6 +15,7 @@ template <class Kernel>
 struct ConvDirect {
   using T = Traits<Core<Kernel>>;
   using S = typename T::S;
+  using F = typename T::F;
   static constexpr const ConvKey& key = Kernel::key;
   static constexpr bool forward = key.family == Family::conv_fwd;
   static constexpr bool weights = key.family == Family::conv_bwd_weight;
@@ -52,6 +54,10 @@ struct ConvDirect {
     const bool slides = along.tap_step == 1 && along.step <= 2 && along.taps >= 3;
     // A load for each multiplication, or for each three.
     double cycles = C::multiplies(1) * (slides ? 0.6 : 1);
+    if (!weights && along.rows > 0) {
+      cycles *= static_cast<double>(Strips::strips(along.rows) * Strips::longest) /
+                static_cast<double>(along.rows);
+    }
     // Sums leave registers behind each line.
     if (weights && p.c > 1) {
       cycles = C::multiplies(1) * (0.55 + 1.5 / static_cast<double>(most(1, p.out[2])));
@@ -107,7 +113,9 @@ struct ConvDirect {
  private:
   static Index block(const ConvProblemData& p) {
     if constexpr (weights) return Weights::block(p);
-    return vectors_of_block<along_input, T, type_a>(p);
+    // Lines are used one after the other: long pieces of pixels are worth a second-level cache.
+    constexpr Index far = 1 << 14;
+    return vectors_of_block<along_input, T, type_a>(p, far);
   }
   static Index padded(const ConvProblemData& p) { return round_up(p.g * p.c, block(p) * lanes); }
 
@@ -162,16 +170,29 @@ struct ConvDirect {
   }
 
   static void transpose_weights(const ConvProblemData& p, const void* from, float* to) {
+    constexpr Index size = size_of(type_b);
     const Index taps = filter_taps(p), channels = p.g * p.c, depth = p.c;
-    for (Index vector = 0; vector < padded(p); vector += lanes) {
+    const Index filter = taps * depth;  // elements of an output channel
+    for (Index vector = 0; vector < channels; vector += lanes, to += filter * lanes) {
+      const Index count = least(lanes, channels - vector);
+      if (forward || depth == 1) {
+        pack_along_k<T, type_b, lanes>(reinterpret_cast<std::uint32_t*>(to),
+                                       at(from, vector * filter * size), filter * size, count,
+                                       filter);
+        continue;
+      }
+      const char* first[lanes];  // of each input channel
+      for (Index i = 0; i < count; ++i) {
+        const Index group = (vector + i) / depth * depth;
+        first[i] = at(from, (group * filter + vector + i - group) * size);
+      }
       for (Index t = 0; t < taps; ++t) {
         for (Index d = 0; d < depth; ++d) {
-          for (Index i = vector; i < vector + lanes; ++i) {
-            const Index group = i / depth * depth;
-            const Index out = forward ? i : group + d, in = forward ? d : i - group;
-            const char* const own = at(from, ((out * taps + t) * depth + in) * size_of(type_b));
-            *to++ = i < channels ? load_as_float<type_b, S>(own, 1)[0] : 0.0f;
+          F own{};
+          for (Index i = 0; i < count; ++i) {
+            own[i] = load_as_float<type_b, S>(first[i] + (d * taps + t) * depth * size, 1)[0];
           }
+          store(to + (t * depth + d) * lanes, own);
         }
       }
     }
@@ -222,10 +243,12 @@ struct ConvDirect {
     const ConvProblemData& p = call.p;
     const LineLayout& layout = call.plan.lines;
     const Index channels = p.g * p.c, pixel = channels * size_c, depth = p.c;
+    const Index begin = (axis.source(0, 0) - layout.first) * lanes;
+    char* const line = to + axis.out_first * pixel;
     Strip strip{met,
                 lines,
                 nullptr,
-                (axis.source(0, 0) - layout.first) * lanes,
+                begin,
                 axis.step * lanes,
                 axis.taps,
                 axis.tap_step * lanes,
@@ -233,24 +256,28 @@ struct ConvDirect {
                 axis.tap_stride * depth * lanes,
                 depth,
                 layout.vector,
-                to + axis.out_first * pixel,
+                line,
                 axis.out_stride * pixel,
                 lanes};
-    const Index begin = strip.offset;
-    for (Index v = 0; v < layout.vectors && channel + v * lanes < channels; ++v) {
-      strip.weights = call.weights + weights_of(p, channel + v * lanes);
-      strip.channels = least(lanes, channels - channel - v * lanes);
-      // The first vector of the source that is summed.
-      const Index first = depth <= lanes ? v : v * lanes / depth * (depth / lanes);
-      strip.offset = begin + first * layout.vector;
-      if (depth == 1) {
-        Strips::template line<Summed::own>(strip, axis.rows);
-      } else if (depth < lanes) {
-        Strips::template line<Summed::lanes>(strip, axis.rows);
-      } else {
-        Strips::template line<Summed::vectors>(strip, axis.rows);
+    // A piece of the line for all channels, then the next: whole cache lines of the result.
+    constexpr Index piece = 4 * Strips::longest;
+    for (Index row = 0, rows; row < axis.rows; row += rows) {
+      rows = axis.rows - row < piece + Strips::longest ? axis.rows - row : piece;
+      for (Index v = 0; v < layout.vectors && channel + v * lanes < channels; ++v) {
+        strip.weights = call.weights + weights_of(p, channel + v * lanes);
+        strip.channels = least(lanes, channels - channel - v * lanes);
+        // The first vector of the source that is summed.
+        const Index first = depth <= lanes ? v : v * lanes / depth * (depth / lanes);
+        strip.offset = begin + row * strip.step + first * layout.vector;
+        strip.to = line + row * strip.to_step + v * lanes * size_c;
+        if (depth == 1) {
+          Strips::template line<Summed::own>(strip, rows);
+        } else if (depth < lanes) {
+          Strips::template line<Summed::lanes>(strip, rows);
+        } else {
+          Strips::template line<Summed::vectors>(strip, rows);
+        }
       }
-      strip.to += lanes * size_c;
     }
   }
 };

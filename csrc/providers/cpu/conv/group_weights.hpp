@@ -27,7 +27,8 @@ struct GroupWeights {
 
   static Index block(const ConvProblemData& p) {
     const Index own = (p.out[2] + 2 * margin) * lanes + p.filter[1] * line_sums(p, 1);
-    return vectors_of_block<true, T, type_x>(p, own);
+    constexpr Index near = 1 << 12;  // a first-level cache
+    return vectors_of_block<true, T, type_x>(p, near, own);
   }
 
   // A part is a block of channels and a plane of the filter, or a line where those are too few. The

@@ -70,11 +70,10 @@ struct LineLayout {
   Index slots() const { return slots_z * slots_y; }
 };
 
-// Vectors of a block of channels: of whole groups and whole cache lines, and as many as a
-// first-level cache holds the lines of, and `more` floats of each vector.
+// Vectors of a block of channels: of whole groups and whole cache lines, and as many as `limit`
+// floats hold the lines of, and `more` floats of each vector.
 template <bool Forward, class T, Dtype D>
-inline Index vectors_of_block(const ConvProblemData& p, Index more = 0) {
-  constexpr Index limit = 4096;  // floats
+inline Index vectors_of_block(const ConvProblemData& p, Index limit, Index more = 0) {
   constexpr Index lanes = T::lanes;
   const Index group = most(1, p.c / lanes);
   const Index size = LineLayout::of<Forward>(p, group, lanes).size + more * group;
@@ -121,7 +120,7 @@ class Lines {
     const Index whole = channels_ / lanes;
     for (Index i = 0; i < layout_.pixels; ++i, from += pixel, to += lanes) {
       for (Index v = 0; v < whole; ++v) {
-        __builtin_prefetch(from + next + v * lanes * size);
+        __builtin_prefetch(from + next + v * lanes * size, 0, 2);
         store(to + v * vector, load_as_float<D, S>(from + v * lanes * size, lanes));
       }
       if (whole * lanes < channels_) {

@@ -53,6 +53,19 @@ struct Strips {
   static constexpr int lanes = T::lanes;
   static constexpr int longest = T::mr * T::nv;
 
+  // Strips of a line of so many pixels; short ones take as long as long ones, whose sums hide the
+  // latency of each other.
+  static constexpr Index strips(Index pixels) {
+    Index count = 0;
+    for (Index size = longest, left = pixels; left > 0; size = size > 4 ? size / 2 : 1) {
+      const Index rest = left % size;
+      const bool again = pixels >= size && 2 * rest > size;
+      count += left / size + again;
+      left = again ? 0 : rest;
+    }
+    return count;
+  }
+
   template <Summed How>
   static CKDISP_CPU_INLINE void line(const Strip& strip, Index pixels) {
     // Neighbouring taps of near pixels are what the loops slide along.

@@ -65,7 +65,7 @@ struct WindowSums {
     const Side(&side)[kSides] = plan.sides.side;
     plan.channels = forward ? p.k : p.c;
     plan.panels = ceil_div(plan.channels, T::nr);
-    plan.runs = WindowRuns(plan.sides, g.channels, T::kr, 2 * T::lanes, depth, false);
+    plan.runs = WindowRuns(plan.sides, g.channels, T::kr, 8 * T::lanes + 1, depth, false);
     plan.sum = sum_plan(plan.sides, plan.runs);
     const SumPlan& sum = plan.sum;
     plan.group =
@@ -338,8 +338,9 @@ struct WindowSums {
     window += block.start;
     char* const c = at(call.args.result, column * T::size_c);
     if constexpr (E::c_is_accumulator) {
-      if (acc == nullptr && columns % T::lanes == 0) {
-        return function(sum, window, b, {reinterpret_cast<Acc*>(c), place.own, false});
+      // A row that stands for several must not be added to.
+      if (columns % T::lanes == 0 && (acc == nullptr || place.rows == T::mr)) {
+        return function(sum, window, b, {reinterpret_cast<Acc*>(c), place.own, !begins});
       }
     }
     alignas(64) Acc local[tile_units];

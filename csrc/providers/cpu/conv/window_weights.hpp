@@ -134,11 +134,16 @@ struct WindowWeights {
   static constexpr Index heights_of(Index n) {
     return n / T::mr + (n % T::mr == 0 ? 0 : n % T::mr == last_of(n) ? 1 : 2);
   }
-  // Rows of the tile behind the whole ones.
+  // Rows of the tile behind the whole ones: what is left, or half a tile where that and another
+  // small one take less time.
   static constexpr Index last_of(Index n) {
     constexpr Index half = (T::mr + 1) / 2;
     const Index rest = n % T::mr;
-    return rest > half && 5 * rest < 4 * T::mr ? half : rest;
+    return rest > half && steps(half) + steps(rest - half) < steps(T::mr) ? half : rest;
+  }
+  // Cycles that a tile of so many rows takes for a pixel: no fewer than the latency of a sum.
+  static constexpr Index steps(Index rows) {
+    return most(4, ceil_div(Sizes::computed_rows(rows) * T::nv, 2));
   }
   static Index first_row(Index n, Index height) {
     const Index whole = n / T::mr;
