@@ -61,7 +61,7 @@ def random_case(draw: random.Random, rank: int, dtype: str) -> Case:
         pads = [(draw.randint(0, 3), draw.randint(0, 3)) for _ in range(rank)]
     dilation = [draw.randint(1, 3) for _ in range(rank)]
     spatial = [
-        max(1, d * (t - 1) + 1 - low - high) + draw.randint(0, 20)
+        max(1, d * (t - 1) + 1 - low - high) + draw.randint(0, 20 if rank < 3 else 9)
         for d, t, (low, high) in zip(dilation, taps, pads, strict=True)
     ]
     x = (draw.randint(0, 2), groups * c, *spatial)
@@ -179,11 +179,12 @@ def test_kernels_are_chosen_by_what_they_are_for(
     dense = make_case((4, 64, 28, 28), (64, 64, 3, 3), padding=1)
     depthwise = make_case((4, 64, 28, 28), (64, 1, 3, 3), padding=1, groups=64)
     small = make_case((4, 64, 28, 28), (64, 4, 3, 3), padding=1, groups=16)
+    short_lines = make_case((4, 128, 7, 7), (128, 32, 3, 3), padding=1, groups=4)
     chosen = [
         dispatchers[0].select(case.problem(direction, "fp32")).key
-        for case in (dense, depthwise, small)
+        for case in (dense, depthwise, small, short_lines)
     ]
-    assert [key.pipeline for key in chosen] == ["packed", "direct", "direct"]
+    assert [key.pipeline for key in chosen] == ["packed", "direct", "direct", "packed"]
     assert chosen[0].specialization == "default"
 
 
