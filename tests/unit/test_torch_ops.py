@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import ckdisp
 from ckdisp.reference import attention_fwd
@@ -131,6 +133,58 @@ def test_heads_that_serve_several(ops: Any) -> None:
 )
 def test_shapes_of_sdpa(ops: Any, q: Any, k: Any, mask: Any) -> None:
     check(ops, normal(*q), normal(*k, seed=1), normal(*k, seed=2), mask and normal(*mask))
+
+
+@st.composite
+def calls(draw: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Inputs of SDPA: dimensions that repeat, orders in memory, masks of every kind."""
+    size = st.integers(1, 3)
+    outer = draw(st.lists(size, max_size=3))
+    heads, group, sq, sk = draw(size), draw(size), draw(size), draw(st.integers(1, 5))
+    gqa = bool(outer) and draw(st.booleans())
+    if outer:
+        outer[-1] = heads * (group if gqa else 1)
+
+    def shape(*wanted: int, repeats: bool = True) -> tuple[int, ...]:
+        return tuple(1 if repeats and draw(st.integers(0, 3)) == 0 else n for n in wanted)
+
+    def tensor(*sizes: int) -> Any:
+        order = draw(st.permutations(range(len(sizes))))
+        made = normal(*(sizes[i] for i in order), seed=draw(st.integers(0, 9)))
+        return made.detach().permute(*map(order.index, range(len(sizes)))).requires_grad_()
+
+    inner = [*outer[:-1], heads] if gqa else outer
+    inputs = [
+        tensor(*shape(*outer, repeats=not gqa), sq, 4),
+        tensor(*shape(*inner, repeats=not gqa), sk, 4),
+        tensor(*shape(*inner, repeats=not gqa), sk, 3),
+    ]
+    how: dict[str, Any] = {"enable_gqa": gqa, "scale": draw(st.sampled_from([None, 0.7]))}
+    kind = draw(st.sampled_from(["no", "causal", "numbers", "bool"]))
+    if kind in ("numbers", "bool"):
+        full = torch.broadcast_shapes(*(t.shape[:-2] for t in inputs)) if not gqa else tuple(outer)
+        mask = tensor(*shape(*full, sq, sk)[draw(st.integers(0, len(full))) :])
+        inputs.append(mask if kind == "numbers" else mask.detach() > -0.5)
+    how["is_causal"] = kind == "causal"
+    return inputs, how
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(calls())
+def test_what_sdpa_takes(ops: Any, call: tuple[list[Any], dict[str, Any]]) -> None:
+    inputs, how = call
+
+    def repeated(q: Any, k: Any, v: Any, *mask: Any, **how: Any) -> Any:
+        """Repeats by hand: PyTorch's function takes no mask that is wider than q and k."""
+        if not how["enable_gqa"]:
+            outer = torch.broadcast_shapes(*(t.shape[:-2] for t in (q, k, v)))
+            q, k, v = (t.expand(*outer, *t.shape[-2:]) for t in (q, k, v))
+        return attend(q, k, v, *mask, **how)
+
+    found = results(ops.scaled_dot_product_attention, *inputs, **how)
+    assert_close(found, results(repeated, *map(double, inputs), **how))
 
 
 def test_strides_of_any_kind(ops: Any) -> None:
