@@ -56,6 +56,21 @@ def python() -> dict[str, float]:
     }
 
 
+def attention() -> dict[str, float]:
+    """Calls of ``fmha_fwd`` with no row of a query."""
+    kernels = ckdisp.KernelSet.sweep("fmha.fwd", arch="native", where={"dtype": "fp32"})
+    disp = ckdisp.Dispatcher(kernels.build(progress=False), num_threads=1)
+    q, k = np.zeros((1, 4, 0, 64), np.float32), np.zeros((1, 4, 8, 64), np.float32)
+    out = np.zeros_like(q)
+    return {
+        "python_attention_ns": best_ns(lambda: disp.fmha_fwd(q, k, k)),
+        "python_attention_out_ns": best_ns(lambda: disp.fmha_fwd(q, k, k, out=out)),
+        "python_attention_lse_ns": best_ns(
+            lambda: disp.fmha_fwd(q, k, k, mask="top_left", return_lse=True)
+        ),
+    }
+
+
 def import_ms(rounds: int = 15) -> dict[str, float]:
     """Time of ``import ckdisp``, and of loading the runtime, after NumPy is there."""
     code = (
@@ -75,7 +90,7 @@ def import_ms(rounds: int = 15) -> dict[str, float]:
 
 
 def main() -> None:
-    results = {**cpp(), **python(), **import_ms()}
+    results = {**cpp(), **python(), **attention(), **import_ms()}
     if "--json" in sys.argv[1:]:
         print(json.dumps(results))
         return

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+_MISSING = object()
 
 
 def _call(declared: F) -> F:
@@ -24,17 +25,36 @@ def _call(declared: F) -> F:
     extension has the same defaults.
     """
     code, defaults = declared.__code__, declared.__kwdefaults__ or {}
-    names = code.co_varnames[1 : code.co_argcount]
+    first, second, third, *others = code.co_varnames[1 : code.co_argcount]
     keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     known = frozenset(keywords)
     needed = known - defaults.keys()
     family = declared.__name__.removeprefix("fmha_")
 
+    # Three parameters of their own are much faster than all in `rest`.
     @functools.wraps(declared)
-    def call(self: FmhaCalls, *args: Any, **options: Any) -> Any:
-        if len(args) != len(names) or not needed <= options.keys() <= known:
-            return self._core.fmha(family, _bound(declared, self, *args, **options))
-        options.update(zip(names, args, strict=True))
+    def call(
+        self: FmhaCalls,
+        a: Any = _MISSING,
+        b: Any = _MISSING,
+        c: Any = _MISSING,
+        /,
+        *rest: Any,
+        **options: Any,
+    ) -> Any:
+        if (
+            c is _MISSING
+            or len(rest) != len(others)
+            or not known.issuperset(options)
+            or (needed and not needed <= options.keys())
+        ):
+            given = [t for t in (a, b, c) if t is not _MISSING]
+            return self._core.fmha(family, _bound(declared, self, *given, *rest, **options))
+        options[first] = a
+        options[second] = b
+        options[third] = c
+        if rest:
+            options.update(zip(others, rest, strict=True))
         return self._core.fmha(family, options)
 
     return cast(F, call)
