@@ -16,9 +16,14 @@ from ..kernel_set import KernelSet
 from ..registry import Registry
 from ..tensors import dtype_name
 
-_FORWARD = ("fmha.fwd",)
-_BACKWARD = ("fmha.bwd_dot_do_o", "fmha.bwd_dq_dk_dv", "fmha.bwd_convert_dq")
-_FAMILIES = {"fmha_fwd": _FORWARD, "fmha_bwd": _BACKWARD}
+_FAMILIES = {
+    "gemm": ("gemm.standard",),
+    "conv_fwd": ("conv.fwd",),
+    "conv_bwd_data": ("conv.bwd_data",),
+    "conv_bwd_weight": ("conv.bwd_weight",),
+    "fmha_fwd": ("fmha.fwd",),
+    "fmha_bwd": ("fmha.bwd_dot_do_o", "fmha.bwd_dq_dk_dv", "fmha.bwd_convert_dq"),
+}
 
 
 class _Default:
@@ -27,16 +32,20 @@ class _Default:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._dispatcher: Dispatcher | None = None
-        self._ready: set[tuple[str, torch.dtype]] = set()
+        self._ready: set[tuple[str, torch.dtype, str | None]] = set()
 
-    def get(self, call: str, dtype: torch.dtype) -> Dispatcher:
-        if (call, dtype) in self._ready and self._dispatcher is not None:
+    def get(self, call: str, dtype: torch.dtype, layout: str | None) -> Dispatcher:
+        wanted = (call, dtype, layout)
+        if wanted in self._ready and self._dispatcher is not None:
             return self._dispatcher
         with self._lock:
             dispatcher = self._dispatcher or _prebuilt()
-            _complete(dispatcher.registry, _FAMILIES[call], dtype_name(dtype))
+            where = {"dtype": dtype_name(dtype)}
+            if layout is not None:
+                where["layout"] = layout
+            _complete(dispatcher.registry, _FAMILIES[call], where)
             self._dispatcher = dispatcher
-            self._ready.add((call, dtype))
+            self._ready.add(wanted)
             return dispatcher
 
 
@@ -48,11 +57,11 @@ def _prebuilt() -> Dispatcher:
     return Dispatcher(registry, num_threads=threads)
 
 
-def _complete(registry: Registry, families: tuple[str, ...], dtype: str) -> None:
+def _complete(registry: Registry, families: tuple[str, ...], where: dict[str, str]) -> None:
     missing = KernelSet()
     for family in families:
-        if not registry.kernels(family=family, dtype=dtype):
-            missing |= KernelSet.sweep(family, arch="native", where={"dtype": dtype})
+        if not registry.kernels(family=family, **where):
+            missing |= KernelSet.sweep(family, arch="native", where=where)
     if len(missing):
         registry.merge(missing.build(progress=False))
 
@@ -95,9 +104,9 @@ def _checked(dispatcher: Dispatcher | None) -> Dispatcher | None:
     )
 
 
-def dispatcher_for(call: str, dtype: torch.dtype) -> Dispatcher:
-    """The dispatcher for the method ``call`` on tensors of ``dtype``."""
-    return get_dispatcher() or _default.get(call, dtype)
+def dispatcher_for(call: str, dtype: torch.dtype, layout: str | None = None) -> Dispatcher:
+    """The dispatcher for the method ``call`` on tensors of ``dtype`` and ``layout``."""
+    return get_dispatcher() or _default.get(call, dtype, layout)
 
 
 __all__ = ["dispatcher_for", "get_dispatcher", "set_dispatcher", "use_dispatcher"]

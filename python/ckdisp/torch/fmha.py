@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from ..codegen.errors import DeviceError, InvalidArgument
-from . import operators  # noqa: F401 - registers torch.ops.ckdisp
-
-Tensor = Any  # torch.Tensor; the type checker does without PyTorch
+from ..codegen.errors import InvalidArgument
+from . import fmha_operators  # noqa: F401 - registers torch.ops.ckdisp.fmha_*
+from .library import Tensor, check_tensor
 
 
 def scaled_dot_product_attention(
@@ -33,7 +32,7 @@ def scaled_dot_product_attention(
     CPU. There is no gradient of a gradient.
     """
     for name, t in (("query", query), ("key", key), ("value", value)):
-        _check(t, name, 2)
+        check_tensor(t, name, 2)
     if is_causal and attn_mask is not None:
         raise InvalidArgument("attn_mask and is_causal exclude each other; pass one of them")
     outer = [t.shape[:-2] for t in (query, key, value)]
@@ -84,7 +83,7 @@ def attention(
     """
     rank = 4 if cu_seqlens_q is None else 3
     for name, t in (("q", q), ("k", k), ("v", v)):
-        _check(t, name, rank, rank)
+        check_tensor(t, name, rank, rank)
     o, lse = _fmha_fwd(
         *(q, k, v, bias, alibi_slopes, cu_seqlens_q, cu_seqlens_k),
         scale=scale, mask=mask, window=window, sink=sink, dropout_p=dropout_p,
@@ -111,21 +110,6 @@ def _fmha_fwd(
         q, k, v, bias, *others, rng_state, dropout_p=dropout_p, **how
     )
     return found
-
-
-def _check(t: Tensor, name: str, least: int, most: int | None = None) -> None:
-    if not isinstance(t, torch.Tensor) or t.layout is not torch.strided:
-        raise InvalidArgument(f"{name} is no dense tensor of PyTorch; pass one")
-    if t.device.type not in ("cpu", "meta"):
-        raise DeviceError(
-            f"{name} is on {t.device}, and these operators compute on the CPU; pass {name}.cpu(), "
-            "or call the methods of ckdisp.Dispatcher for tensors of an AMD GPU"
-        )
-    if t.dim() < least or (most is not None and t.dim() > most):
-        wanted = f"{least} or more" if most is None else str(most)
-        raise InvalidArgument(
-            f"{name} has shape {tuple(t.shape)}; pass a tensor of {wanted} dimensions"
-        )
 
 
 def _with_batch(t: Tensor, outer: tuple[int, ...]) -> Tensor:

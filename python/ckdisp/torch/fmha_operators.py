@@ -13,10 +13,9 @@ import torch
 from ..codegen.errors import InvalidArgument, UnsupportedProblem
 from .batching import register_vmap
 from .kernels import dispatcher_for
+from .library import Tensor, autocast, check_dtype, define, differentiate, library
 
-Tensor = Any  # torch.Tensor; the type checker does without PyTorch
 _WORD = 2**64 - 1
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 _SHARED = (
     "Tensor? bias=None, Tensor? alibi_slopes=None, Tensor? cu_seqlens_q=None, "
@@ -25,17 +24,6 @@ _SHARED = (
     "str layout='bhsd', SymInt? max_seqlen_q=None, SymInt? max_seqlen_k=None"
 )
 _INPUTS = ("bias", "alibi_slopes", "cu_seqlens_q", "cu_seqlens_k", "rng_state")
-
-library = torch.library.Library("ckdisp", "DEF")
-library.define(
-    f"fmha_fwd(Tensor q, Tensor k, Tensor v, {_SHARED}) -> (Tensor o, Tensor lse)",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
-library.define(
-    f"fmha_bwd(Tensor do, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, {_SHARED}, "
-    "bool return_dbias=False) -> (Tensor dq, Tensor dk, Tensor dv, Tensor dbias)",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
 
 
 def _dense_rows(t: Tensor) -> Tensor:
@@ -66,18 +54,10 @@ def _words(rng_state: Tensor | None) -> list[int]:
     return [word & _WORD for word in rng_state.tolist()]
 
 
-def _check_dtype(q: Tensor) -> None:
-    if q.dtype not in _DTYPES:
-        raise InvalidArgument(
-            f"q holds {q.dtype}, and the operators compute torch.float32, torch.float16 and "
-            "torch.bfloat16; convert it"
-        )
-
-
 def _fmha_fwd(
     q: Tensor, k: Tensor, v: Tensor, *tensors: Tensor | None, **how: Any
 ) -> tuple[Tensor, Tensor]:
-    _check_dtype(q)
+    check_dtype(q, "q")
     options = _options(tensors, how)
     call: Any = dispatcher_for("fmha_fwd", q.dtype).fmha_fwd
     with torch.no_grad():
@@ -89,7 +69,7 @@ def _fmha_bwd(
     do: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor,
     *tensors: Tensor | None, **how: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    _check_dtype(q)
+    check_dtype(q, "q")
     options = _options(tensors, how)
     call: Any = dispatcher_for("fmha_bwd", q.dtype).fmha_bwd
     with torch.no_grad():
@@ -157,27 +137,20 @@ def _second_backward(ctx: Any, *gradients: Tensor) -> None:
     )
 
 
-def _autocast(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, *tensors: Tensor | None, **how: Any
-) -> Any:
-    dtype = torch.get_autocast_dtype("cpu")
-    cast = (
-        t.to(dtype) if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t
-        for t in (q, k, v, bias)
-    )
-    with torch.autocast("cpu", enabled=False):
-        return torch.ops.ckdisp.fmha_fwd(*cast, *tensors, **how)
-
-
-library.impl("fmha_fwd", _fmha_fwd, "CPU")
-library.impl("fmha_bwd", _fmha_bwd, "CPU")
-library.impl("fmha_fwd", _autocast, "AutocastCPU")
-torch.library.register_fake("ckdisp::fmha_fwd", _fake_fwd, lib=library)
-torch.library.register_fake("ckdisp::fmha_bwd", _fake_bwd, lib=library)
-torch.library.register_autograd(
-    "ckdisp::fmha_fwd", _backward, setup_context=_setup_context, lib=library
+define(
+    "fmha_fwd",
+    f"(Tensor q, Tensor k, Tensor v, {_SHARED}) -> (Tensor o, Tensor lse)",
+    _fmha_fwd,
+    _fake_fwd,
 )
-torch.library.register_autograd("ckdisp::fmha_bwd", _second_backward, lib=library)
+define(
+    "fmha_bwd",
+    f"(Tensor do, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, {_SHARED}, "
+    "bool return_dbias=False) -> (Tensor dq, Tensor dk, Tensor dv, Tensor dbias)",
+    _fmha_bwd,
+    _fake_bwd,
+)
+autocast("fmha_fwd", 4)  # not slopes, which are fp32
+differentiate("fmha_fwd", _backward, _setup_context)
+differentiate("fmha_bwd", _second_backward)
 register_vmap(library)
-
-__all__ = ["library"]

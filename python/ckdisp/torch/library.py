@@ -1,0 +1,76 @@
+"""The library ``torch.ops.ckdisp``, and what its operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..codegen.errors import DeviceError, InvalidArgument
+
+Tensor = Any  # torch.Tensor; the type checker does without PyTorch
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+library = torch.library.Library("ckdisp", "DEF")
+
+
+def define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    """An operator of CPU tensors; ``fake`` makes empty tensors as ``kernel`` returns."""
+    library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
+    library.impl(name, kernel, "CPU")
+    torch.library.register_fake(f"ckdisp::{name}", fake, lib=library)
+
+
+def differentiate(
+    name: str, backward: Callable[..., Any], setup_context: Callable[..., None] | None = None
+) -> None:
+    torch.library.register_autograd(
+        f"ckdisp::{name}", backward, setup_context=setup_context, lib=library
+    )
+
+
+def autocast(name: str, count: int) -> None:
+    """Let autocast convert the first ``count`` tensors of an operator."""
+    op = getattr(torch.ops.ckdisp, name)
+
+    def kernel(*args: Any, **how: Any) -> Any:
+        dtype = torch.get_autocast_dtype("cpu")
+        cast = [
+            t.to(dtype)
+            if t is not None and t.is_floating_point() and t.dtype != torch.float64
+            else t
+            for t in args[:count]
+        ]
+        with torch.autocast("cpu", enabled=False):
+            return op(*cast, *args[count:], **how)
+
+    library.impl(name, kernel, "AutocastCPU")
+
+
+def check_dtype(t: Tensor, name: str) -> None:
+    if t.dtype not in DTYPES:
+        raise InvalidArgument(
+            f"{name} holds {t.dtype}, and the operators compute torch.float32, torch.float16 and "
+            "torch.bfloat16; convert it"
+        )
+
+
+def check_tensor(t: Tensor, name: str, least: int, most: int | None = None) -> None:
+    """Refuse what is no tensor in the CPU's memory of ``least`` to ``most`` dimensions."""
+    if not isinstance(t, torch.Tensor) or t.layout is not torch.strided:
+        raise InvalidArgument(f"{name} is no dense tensor of PyTorch; pass one")
+    if t.device.type not in ("cpu", "meta"):
+        raise DeviceError(
+            f"{name} is on {t.device}, and these operators compute on the CPU; pass {name}.cpu(), "
+            "or call the methods of ckdisp.Dispatcher for tensors of an AMD GPU"
+        )
+    if t.dim() < least or (most is not None and t.dim() > most):
+        wanted = f"{least} or more" if most is None else f"{least} to {most}"
+        wanted = str(least) if most == least else wanted
+        raise InvalidArgument(
+            f"{name} has shape {tuple(t.shape)}; pass a tensor of {wanted} dimensions"
+        )
+
+
+__all__ = ["autocast", "check_dtype", "check_tensor", "define", "differentiate", "library"]

@@ -1,0 +1,128 @@
+"""``ckdisp.torch.linear`` and ``conv`` with the kernels they take by default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import ckdisp
+
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
+pytestmark = pytest.mark.xdist_group("torch_layers")
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+def results(function: Any, *inputs: Any, **how: Any) -> list[Any]:
+    """The result, its gradients, and the gradients of the squares of these."""
+    o = function(*inputs, **how)
+    weights = normal(*o.shape, seed=9).detach().to(o.dtype)
+    first = torch.autograd.grad(o, inputs, weights, create_graph=True)
+    second = torch.autograd.grad(sum(g.square().sum() for g in first[:2]), inputs[:2])
+    return [o, *first, *second]
+
+
+def check(ours: Any, theirs: Any, *inputs: Any, **how: Any) -> None:
+    """Values and gradients of both orders, as PyTorch gives them in float64."""
+    wide = [t.detach().double().requires_grad_() for t in inputs]
+    found, want = results(ours, *inputs, **how), results(theirs, *wide, **how)
+    for got, right in zip(found, want, strict=True):
+        torch.testing.assert_close(got.double(), right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 5), (2, 3, 5), (0, 5)])
+def test_linear(shape: tuple[int, ...]) -> None:
+    inputs = [normal(*shape), normal(4, 5, seed=1), normal(4, seed=2)]
+    check(ckdisp.torch.linear, functional.linear, *inputs)
+    turned = [normal(*reversed(shape)).permute(*reversed(range(len(shape)))), inputs[1]]
+    check(ckdisp.torch.linear, functional.linear, *turned)
+
+
+CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "plain": ((2, 4, 7, 6), (6, 4, 3, 2), {}),
+    "groups": (
+        (2, 4, 7, 6),
+        (6, 2, 3, 2),
+        {"stride": (2, 1), "padding": (1, 0), "dilation": (1, 2), "groups": 2},
+    ),
+    "depthwise": ((1, 8, 5, 5), (8, 1, 3, 3), {"padding": 1, "groups": 8}),
+    "one image": ((3, 6, 6), (5, 3, 1, 1), {"stride": 2}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_conv(name: str) -> None:
+    image, filters, how = CONVOLUTIONS[name]
+    inputs = [normal(*image), normal(*filters, seed=1), normal(filters[0], seed=2)]
+    check(ckdisp.torch.conv, functional.conv2d, *inputs, **how)
+
+
+def test_channels_last_stays_so() -> None:
+    x = normal(2, 4, 7, 6).to(memory_format=torch.channels_last)
+    y = ckdisp.torch.conv(x, normal(8, 4, 3, 3))
+    assert y.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_shapes_without_data(rank: int) -> None:
+    x, w = torch.empty(2, 4, *range(9, 9 + rank)), torch.empty(6, 2, *range(1, 1 + rank))
+    how = {"stride": 2, "padding": 1, "dilation": 3, "groups": 2}
+    want = getattr(functional, f"conv{rank}d")(x, w, **how)
+    found = ckdisp.torch.conv(x.to("meta"), w.to("meta"), **how)
+    assert found.shape == want.shape
+    assert found.movedim(1, -1).is_contiguous()
+
+
+def test_operators_keep_the_rules_of_pytorch() -> None:
+    ops = torch.ops.ckdisp
+    torch.library.opcheck(ops.gemm.default, (normal(3, 4), normal(4, 5)))
+    how = ([2, 1], [1, 0], [1, 2], 2)
+    x, w = normal(2, 4, 7, 6), normal(6, 2, 3, 2)
+    dy = normal(*ops.conv_fwd(x, w, *how).shape)
+    torch.library.opcheck(ops.conv_fwd.default, (x, w, *how))
+    untraced = ["test_schema", "test_autograd_registration", "test_faketensor"]
+    for op, inputs in (
+        (ops.conv_bwd_data, (dy, w, list(x.shape), *how)),
+        (ops.conv_bwd_weight, (x, dy, list(w.shape), *how)),
+    ):
+        torch.library.opcheck(op.default, inputs, test_utils=untraced)
+
+
+def test_compiled() -> None:
+    def block(x: Any, w: Any, b: Any) -> Any:
+        y = ckdisp.torch.conv(x, w, b, padding=1).relu()
+        return ckdisp.torch.linear(y.flatten(1), torch.ones(3, y[0].numel()))
+
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+    inputs = [normal(2, 4, 7, 6), normal(6, 4, 3, 3, seed=1), normal(6, seed=2)]
+    outputs = [function(*inputs) for function in (compiled, block)]
+    torch.testing.assert_close(*outputs)
+    torch.testing.assert_close(*(torch.autograd.grad(o.sum(), inputs) for o in outputs))
+
+
+def test_autocast() -> None:
+    x, w = normal(3, 5), normal(4, 5, seed=1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = ckdisp.torch.linear(x, w)
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), functional.linear(x, w), rtol=3e-2, atol=3e-2)
+
+
+def test_what_is_refused() -> None:
+    x, w = torch.zeros(2, 4, 7, 6), torch.zeros(6, 4, 3, 2)
+    with pytest.raises(ckdisp.InvalidArgument, match=r"stride is \(1, 2, 3\); pass one integer"):
+        ckdisp.torch.conv(x, w, stride=(1, 2, 3))
+    with pytest.raises(ckdisp.InvalidArgument, match="padding is 'same'; pass one integer, or 2"):
+        ckdisp.torch.conv(x, w, padding="same")
+    with pytest.raises(ckdisp.InvalidArgument, match=r"input has shape \(7, 6\); pass a tensor of"):
+        ckdisp.torch.conv(x[0, 0], w)
+    with pytest.raises(ckdisp.InvalidArgument, match=r"input holds torch\.float64, and the oper"):
+        ckdisp.torch.conv(x.double(), w.double())
+    with pytest.raises(ckdisp.InvalidArgument, match="their last dimensions must be equal"):
+        ckdisp.torch.linear(x, torch.zeros(4, 5))
+    with pytest.raises(ckdisp.InvalidArgument, match=r"a holds torch\.int64, and the operators"):
+        ckdisp.torch.linear(x.long(), torch.zeros(4, 6, dtype=torch.int64))
