@@ -234,15 +234,35 @@ def test_features_of_the_kernels(ops: Any, name: str, layout: str) -> None:
     )
     assert_close([o if layout == "bhsd" else o.transpose(1, 2)], [torch.from_numpy(want)])
     assert_close([lse], [torch.from_numpy(want_lse)])
-    assert not lse.requires_grad
     if layout == "bshd" or name not in ("bottom right", "soft cap", "bias"):
         return  # the kernels behind are the same, and differences take their time
     small = [t.detach()[:1].requires_grad_() for t in (q, k, v)]
     extra = {n: t for n, t in how.items() if n == "bias"}
     others = {n: t for n, t in how.items() if n != "bias"}
     gradcheck(lambda q, k, v, *bias: ops.attention(
-        q, k, v, **dict(zip(extra, bias, strict=True)), **others), *small, *extra.values()
+        q, k, v, **dict(zip(extra, bias, strict=True)), **others, return_lse=True), *small, *extra.values()
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+@pytest.mark.parametrize("both", [False, True])
+def test_the_lse_has_a_gradient(ops: Any, layout: str, both: bool) -> None:
+    inputs = [*tensors(), normal(4, 1, 7)]
+
+    def ours(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        rows = [t if layout == "bhsd" else t.transpose(1, 2) for t in (q, k, v)]
+        o, lse = ops.attention(*rows, bias=bias, layout=layout, return_lse=True)
+        o = o if layout == "bhsd" else o.transpose(1, 2)
+        return torch.cat([o * both, lse[..., None]], -1) if both else lse
+
+    def theirs(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        scores = q @ k.mT * 8**-0.5 + bias
+        lse = scores.logsumexp(-1)
+        return (
+            torch.cat([scores.softmax(-1) @ v, lse[..., None]], -1) if both else lse + 0 * v.sum()
+        )
+
+    assert_close(results(ours, *inputs), results(theirs, *map(double, inputs)))
 
 
 def test_gradients_with_dropout(ops: Any) -> None:

@@ -79,7 +79,7 @@ def attention(
     """:meth:`ckdisp.Dispatcher.fmha_fwd` with gradients of q, k, v and ``bias``.
 
     Arguments are as there, but that dropout draws from PyTorch's generator of the CPU, and that
-    tensors whose last dimension is not dense are copied. The LSE has no gradient.
+    tensors whose last dimension is not dense are copied. The LSE has a gradient too.
     """
     rank = 4 if cu_seqlens_q is None else 3
     for name, t in (("q", q), ("k", k), ("v", v)):

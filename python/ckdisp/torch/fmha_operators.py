@@ -95,8 +95,8 @@ def _fake_bwd(
     do: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor,
     bias: Tensor | None = None, *tensors: Tensor | None, **how: Any,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    has_bias = how.get("return_dbias", False) and bias is not None
-    cells = (*lse.shape, bias.shape[-1]) if has_bias and bias is not None else (0,)
+    wants_bias = how.get("return_dbias", False)
+    cells = (*lse.shape, bias.shape[-1]) if bias is not None and wants_bias else (0,)
     return *(t.new_empty(t.shape) for t in (q, k, v)), q.new_empty(cells)
 
 
@@ -110,18 +110,41 @@ def _setup_context(
             "alibi_slopes.detach(), or a bias made from the slopes"
         )
     ctx.how = keyword_only_inputs
-    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[:3], *output, *inputs[3:])
 
 
-def _backward(ctx: Any, do: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, do: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
     q, k, v, o, lse, bias, *others = ctx.saved_tensors
+    size = v.size(-1)
+    do = torch.zeros_like(o) if do is None else do
+    if dlse is not None:
+        do, v, o = _with_lse(do, v, o, dlse, ctx.how["layout"])
     wants_bias = any(ctx.needs_input_grad[3:4])  # it ends with the last argument that was given
     dq, dk, dv, cells = torch.ops.ckdisp.fmha_bwd(
         do, q, k, v, o, lse, bias, *others, **ctx.how, return_dbias=wants_bias
     )
     dbias = _sum_to(cells, bias) if wants_bias else None
+    dv = dv if dlse is None else dv[..., :size]
     return dq, dk, dv, dbias, *(None for _ in others)
+
+
+def _with_lse(
+    do: Tensor, v: Tensor, o: Tensor, dlse: Tensor, layout: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The tensors with one more column, by which the LSE has a gradient.
+
+    Scores s have the gradient p * (do v^T - delta + dlse) with delta = sum(do * o): a column dlse
+    of do, -1 of o and 0 of v gives that.
+    """
+    column = dlse if layout == "bhsd" else dlse.transpose(-1, -2)
+    column = column.unsqueeze(-1).to(do.dtype)
+    last = torch.full_like(column, -1.0)
+    return (
+        torch.cat([do, column], -1),
+        torch.cat([v, torch.zeros_like(v[..., :1])], -1),
+        torch.cat([o, last], -1),
+    )
 
 
 def _sum_to(cells: Tensor, bias: Tensor) -> Tensor:
