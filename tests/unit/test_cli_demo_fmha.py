@@ -20,8 +20,8 @@ from ckdisp.cli.rotary import angles, rotate
 PASSES = ["forward", "decode pagedkv", "decode splitkv", "backward"]
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(a) for a in arguments])
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["demo", *arguments, "--quick", "--threads", "1"])
 
 
 @pytest.fixture
@@ -33,11 +33,11 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_prebuilt
 @pytest.mark.usefixtures("tiny")
 def test_every_pass_is_right_and_names_its_kernels() -> None:
-    result = run("demo", "fmha", "--quick")
+    result = run("fmha")
     assert result.exit_code == 0, result.output
     assert "a text of 21 tokens in fp32" in result.stdout and "prebuilt kernels" in result.stdout
     assert "all 20 results are right" in result.stdout
-    document = json.loads(run("demo", "fmha", "--quick", "--json", "--threads", "1").stdout)
+    document = json.loads(run("fmha", "--json").stdout)
     assert document["ok"] is True and document["threads"] == 1 and document["tokens"] == 21
     rows = document["rows"]
     assert list(dict.fromkeys(row["pass"] for row in rows)) == PASSES
@@ -58,10 +58,10 @@ def test_every_pass_is_right_and_names_its_kernels() -> None:
 @pytest.mark.parametrize("error", [1e-3, float("nan")])
 def test_a_wrong_result_is_1(error: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "largest_error", lambda out, reference: error)
-    result = run("demo", "fmha", "--quick")
+    result = run("fmha")
     assert result.exit_code == 1
     assert "WRONG" in result.stdout and "wrong: 20 results: forward qkv_proj" in result.stdout
-    document = json.loads(run("demo", "fmha", "--quick", "--json").stdout)
+    document = json.loads(run("fmha", "--json").stdout)
     assert document["ok"] is False
     assert document["rows"][0]["error"] == (error if np.isfinite(error) else None)
 
@@ -76,7 +76,7 @@ def test_decoding_otherwise_than_forward_is_1(monkeypatch: pytest.MonkeyPatch) -
         return {**found, OUT: (found[OUT][0] * 1.01,)}
 
     monkeypatch.setattr(attention_block, "decode", forgetful)
-    document = json.loads(run("demo", "fmha", "--quick", "--json").stdout)
+    document = json.loads(run("fmha", "--json").stdout)
     wrong = [(row["pass"], row["step"]) for row in document["rows"] if not row["ok"]]
     assert wrong == [(way, step) for way in PASSES[1:3] for step in (OUT, demo.AGREE)]
 
@@ -89,13 +89,13 @@ def test_without_an_op_the_demo_ends_with_the_block(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         demo_gemm, "kernels_of", lambda kernels, say: (ckdisp.Registry.prebuilt(), "")
     )
-    text = run("demo", "--quick").stdout
+    text = run().stdout
     assert 0 <= text.index(demo_gemm.MODEL) < text.index("An attention block")
-    document = json.loads(run("demo", "--quick", "--json").stdout)
+    document = json.loads(run("--json").stdout)
     assert document["ok"] is True
     assert document["gemm"]["ok"] is True and document["fmha"]["ok"] is True
     monkeypatch.setattr(demo_gemm, "largest_error", lambda out, reference: 1.0)
-    result = run("demo", "--quick", "--json")
+    result = run("--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["fmha"]["ok"] is True
 
