@@ -14,7 +14,7 @@ import ckdisp
 from ckdisp.cli import attention_block, demo_gemm
 from ckdisp.cli import demo_fmha as demo
 from ckdisp.cli.app import app
-from ckdisp.cli.attention_block import OUT, QKV, Block, Sizes
+from ckdisp.cli.attention_block import ATTEND, OUT, QKV, Block, Sizes
 from ckdisp.cli.rotary import angles, rotate
 
 PASSES = ["forward", "decode pagedkv", "decode splitkv", "backward"]
@@ -79,6 +79,22 @@ def test_decoding_otherwise_than_forward_is_1(monkeypatch: pytest.MonkeyPatch) -
     document = json.loads(run("fmha", "--json").stdout)
     wrong = [(row["pass"], row["step"]) for row in document["rows"] if not row["ok"]]
     assert wrong == [(way, step) for way in PASSES[1:3] for step in (OUT, demo.AGREE)]
+
+
+@needs_prebuilt
+@pytest.mark.usefixtures("tiny")
+def test_nan_in_one_gradient_of_three_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    backward = attention_block.backward
+
+    def broken(*arguments: Any) -> Any:
+        found = backward(*arguments)
+        found[ATTEND][1][0, 3] = np.nan
+        return found
+
+    monkeypatch.setattr(attention_block, "backward", broken)
+    document = json.loads(run("fmha", "--json").stdout)
+    wrong = [(row["pass"], row["step"], row["error"]) for row in document["rows"] if not row["ok"]]
+    assert wrong == [("backward", ATTEND, None)]
 
 
 @needs_prebuilt
