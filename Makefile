@@ -22,7 +22,7 @@ endif
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## build a small kernel set and run the layers of a real model
+demo: ## build a small kernel set, run the layers of a real model and an attention block
 	@$(PYTHON) tools/venv.py
 	@$(BIN)/ckdisp demo
 
