@@ -68,13 +68,14 @@ def calls(
     dropout: bool = True,
     scored: bool = True,
     large: bool = True,
+    broken: bool = False,
     whole_vectors: bool = False,
 ) -> Call:
     """``packed`` sequences lie in one tensor, but for a ``cache``, of which each uses a part.
 
-    With ``lengths``, packed sequences of k may be used in part, too, and without ``scored`` there
-    is neither bias nor ALiBi nor a cap; without ``large`` scores are small. ``whole_vectors`` of 16
-    bytes fill a row of k.
+    With ``lengths``, packed sequences of k may be used in part, too. Without ``scored`` there is
+    neither bias nor ALiBi nor a cap, and without ``large`` scores are small. Of ``broken`` calls a
+    key may be NaN for those who see it. ``whole_vectors`` of 16 bytes fill a row of k.
     """
     pick = st.sampled_from
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
@@ -106,6 +107,10 @@ def calls(
     elif packed and lengths and draw(st.booleans()):
         how["seqlens_k"] = np.array([draw(st.integers(0, n)) for n in keys], np.int32)
     poison(call)
+    if broken and call.k.size and draw(st.booleans()):
+        place = tuple(draw(st.integers(0, n - 1)) for n in call.k.shape[:-1])
+        for x in draw(pick([(call.k,), (call.v,), (call.k, call.v)])):
+            x[place] = np.nan
     kind = draw(pick(["no", "top_left", "bottom_right", "window", "window"]))
     if kind == "window":
         side = pick([-1, 0, 1, 6, 50])

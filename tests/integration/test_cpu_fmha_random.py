@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fmha_check import TOLERANCE, close
 from fmha_kernels import names
-from fmha_random import Call, Pages, calls, normal, pages_of, turned
+from fmha_random import Call, Pages, calls, normal, pages_of, starts, turned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +32,8 @@ def check(call: Call, found: Any, wanted: Any, dtype: str, layout: str) -> None:
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
 def test_forward(dispatchers: Any, dtype: str, data: st.DataObject) -> None:
     cache = data.draw(st.booleans())
-    call = data.draw(calls(dtype, cache=cache, packed=False if cache else None, lengths=True))
+    packed, broken = False if cache else None, dtype == "fp32"
+    call = data.draw(calls(dtype, cache=cache, packed=packed, lengths=True, broken=broken))
     if cache and data.draw(st.booleans()):
         shared_cache(call, data)
     layout = data.draw(LAYOUT)
@@ -64,7 +65,7 @@ def shared_cache(call: Call, data: st.DataObject) -> None:
 def test_parts(dispatchers: Any, data: st.DataObject) -> None:
     cache = data.draw(st.booleans())
     packed = False if cache else None
-    call = data.draw(calls(cache=cache, packed=packed, dropout=False, lengths=True))
+    call = data.draw(calls(cache=cache, packed=packed, dropout=False, lengths=True, broken=True))
     if cache and data.draw(st.booleans()):
         shared_cache(call, data)
     layout, columns = data.draw(LAYOUT), data.draw(st.booleans())
@@ -88,8 +89,11 @@ def test_parts(dispatchers: Any, data: st.DataObject) -> None:
 @given(st.data())
 @pytest.mark.parametrize("family", ["pagedkv", "splitkv"])
 def test_pages(dispatchers: Any, family: str, data: st.DataObject) -> None:
-    call = data.draw(calls(cache=True, dropout=False))
+    call = data.draw(calls(cache=True, dropout=False, broken=True))
     pages = Pages.of(call, data.draw(st.sampled_from([1, 4, 48])))
+    how = {**call.how, **pages.how}
+    if "cu_seqlens_q" in how and data.draw(st.booleans()):
+        how["cu_seqlens_k"] = starts(list(how.pop("seqlens_k")))  # the lengths, said otherwise
     layout = data.draw(LAYOUT)
     dispatcher = dispatchers[data.draw(WHICH)]
     found = getattr(dispatcher, f"fmha_{family}")(
@@ -98,7 +102,7 @@ def test_pages(dispatchers: Any, family: str, data: st.DataObject) -> None:
         layout=layout,
         max_seqlen_k=call.k.shape[2],
         return_lse=True,
-        **{**call.how, **pages.how},
+        **how,
     )
     check(call, found, call.reference(return_lse=True), "fp32", layout)
 
@@ -108,11 +112,12 @@ def test_pages(dispatchers: Any, family: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("lookup", ["vllm", "sglang"])
 @pytest.mark.parametrize("memory", ["linear", "vectorized"])
 def test_prefill(dispatchers: Any, lookup: str, memory: str, data: st.DataObject) -> None:
-    call = data.draw(calls(packed=True, cache=True, whole_vectors=memory == "vectorized"))
+    vectors = memory == "vectorized"
+    call = data.draw(calls(packed=True, cache=True, broken=True, whole_vectors=vectors))
     pages = Pages.of(call, data.draw(st.sampled_from([4, 16])))
     layout = data.draw(LAYOUT)
     k, v = turned(pages.k, layout), turned(pages.v, layout)
-    if memory == "vectorized":
+    if vectors:
         pages.vectors()
         k, v = pages.k, pages.v
     how = dict(call.how)
@@ -245,6 +250,6 @@ def test_quantised(dispatchers: Any, family: str, data: st.DataObject) -> None:
     check(call, found, wanted, "fp32", "bhsd")
 
 
-def longest(call: Call, name: str, starts: str) -> int:
+def longest(call: Call, name: str, first: str) -> int:
     tensor = getattr(call, name)
-    return int(max(np.diff(call.how[starts]))) if starts in call.how else tensor.shape[-2]
+    return int(max(np.diff(call.how[first]))) if first in call.how else tensor.shape[-2]

@@ -145,7 +145,7 @@ def attention_bwd(
     dbias = heads.cells()
     for place in heads:
         s, seen, slope = scores.of(place)
-        p, _ = softmax(s)
+        p, _ = softmax(s, seen)
         kept = scores.kept(place)
         row = gradient[place.q]
         dv[place.k] += product((p * kept).T, seen.T, row)

@@ -104,15 +104,15 @@ class Scores:
         return np.where(self.drawn(place) <= most, 1 / (1 - self.dropout_p), 0.0)
 
 
-def softmax(s: _Array) -> tuple[_Array, _Array]:
-    """Weights, and the logarithms of their sums."""
+def softmax(s: _Array, seen: _Array) -> tuple[_Array, _Array]:
+    """Weights, and the logarithms of their sums; NaN where a score that is seen is."""
     most = np.max(s, axis=1, initial=-np.inf, keepdims=True)
-    base = np.where(np.isfinite(most), most, 0)
+    base = np.where(np.isneginf(most), 0, most)
     e = np.exp(s - base)
     total = e.sum(axis=1, keepdims=True)
     with np.errstate(divide="ignore"):
         lse = base + np.log(total)
-    return e / np.where(total > 0, total, 1), lse[:, 0]
+    return np.where(seen, e / np.where(total == 0, 1, total), 0), lse[:, 0]
 
 
 def product(weights: _Array, used: _Array, x: _Array) -> _Array:
@@ -131,5 +131,5 @@ def attend(scores: Scores, place: Place, part: slice) -> tuple[_Array, _Array]:
     """(o, lse) of a head over some of its keys."""
     s, seen, _ = scores.of(place)
     kept = np.broadcast_to(scores.kept(place), s.shape)
-    p, lse = softmax(s[:, part])
+    p, lse = softmax(s[:, part], seen[:, part])
     return product(p * kept[:, part], seen[:, part], scores.heads.values(place)[part]), lse
