@@ -316,6 +316,24 @@ def test_windows_that_miss_everything(dispatchers: list[ckdisp.Dispatcher], mask
             assert validator.check(x, y)
 
 
+def test_broken_rows_leave_the_gradients_of_other_keys_alone(
+    dispatchers: list[ckdisp.Dispatcher],
+) -> None:
+    draw = random.Random(14)
+    q, k, v, do = (normal(draw, 1, 1, n, 8) for n in (20, 40, 40, 20))
+    k[0, 0, 3, 2] = np.nan  # all queries but the first three see it, and of keys at most twenty
+    o, lse = attention_fwd(q, k, v, mask="top_left", return_lse=True)
+    want = attention_bwd(do, q, k, v, mask="top_left")
+    for x in want[1:]:
+        assert np.isnan(x[0, 0, :20]).all()
+        assert (x[0, 0, 20:] == 0).all()
+    sums = o.astype(np.float32), lse.astype(np.float32)
+    for dispatcher in dispatchers:
+        found = dispatcher.fmha_bwd(do, q, k, v, *sums, mask="top_left")
+        for got, wanted in zip(found, want, strict=True):
+            close(got, wanted, 2 * TOLERANCE["fp32"], "gradients")
+
+
 def test_nothing_to_attend_to(dispatchers: list[ckdisp.Dispatcher]) -> None:
     draw = random.Random(8)
     q = normal(draw, 2, 2, 5, 8)

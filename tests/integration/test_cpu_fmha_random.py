@@ -141,7 +141,7 @@ def test_prefill(dispatchers: Any, lookup: str, memory: str, data: st.DataObject
 @given(st.data())
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_backward(dispatchers: Any, dtype: str, data: st.DataObject) -> None:
-    call = data.draw(calls(dtype, large=dtype == "fp32"))
+    call = data.draw(calls(dtype, large=dtype == "fp32", broken=dtype == "fp32"))
     layout = data.draw(LAYOUT)
     o, lse = call.reference(return_lse=True)
     do = call.normal(*o.shape, dtype=dtype)

@@ -365,9 +365,8 @@ struct Backward {
     if (!call.scores.plain() || range.masked) {
       call.scores.finish(part.s, part.b, part.head, row, from + begin, count, line + begin);
       if (range.masked) {
-        const Visible seen = part.s.visible(row);
-        Scores<T>::mask(part.s, seen, from + begin, count, line + begin, minus_infinity);
-        Scores<T>::mask(part.s, seen, from + begin, count, grads + begin, 0.0f);
+        Scores<T>::mask(part.s, part.s.visible(row), from + begin, count, line + begin,
+                        minus_infinity);
       }
     }
     const Index place = part.b * p.lse.batch + part.head * p.lse.head + part.s.q_start + row;
@@ -390,6 +389,12 @@ struct Backward {
         uncap(call, line + x, grads + x, weight * (load<F>(grads + x) - delta));
         store(line + x, weight);
       }
+    }
+    if (range.masked) {
+      // What is not seen may be NaN, and so may be what the row knows of what it sees.
+      const Visible seen = part.s.visible(row);
+      Scores<T>::mask(part.s, seen, from + begin, count, line + begin, 0.0f);
+      Scores<T>::mask(part.s, seen, from + begin, count, grads + begin, 0.0f);
     }
   }
 
