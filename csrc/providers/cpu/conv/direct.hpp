@@ -260,9 +260,9 @@ struct ConvDirect {
                 axis.out_stride * pixel,
                 lanes};
     // A piece of the line for all channels, then the next: whole cache lines of the result.
-    constexpr Index piece = 4 * Strips::longest;
+    constexpr Index piece = 4 * Strips::wide;
     for (Index row = 0, rows; row < axis.rows; row += rows) {
-      rows = axis.rows - row < piece + Strips::longest ? axis.rows - row : piece;
+      rows = axis.rows - row < 2 * piece ? axis.rows - row : piece;
       for (Index v = 0; v < layout.vectors && channel + v * lanes < channels; ++v) {
         strip.weights = call.weights + weights_of(p, channel + v * lanes);
         strip.channels = least(lanes, channels - channel - v * lanes);

@@ -52,6 +52,9 @@ struct Strips {
   using I = typename T::I;
   static constexpr int lanes = T::lanes;
   static constexpr int longest = T::mr * T::nv;
+  // On long lines of depthwise ones: all registers but those of three weights and a pixel.
+  static constexpr int wide = static_cast<int>(
+      most(longest, least(longest * 3 / 2, facts(T::key.arch).vector_registers - 4)));
 
   // Strips of a line of so many pixels; short ones take as long as long ones, whose sums hide the
   // latency of each other.
@@ -70,6 +73,11 @@ struct Strips {
   static CKDISP_CPU_INLINE void line(const Strip& strip, Index pixels) {
     // Neighbouring taps of near pixels are what the loops slide along.
     const bool slides = strip.tap_step == lanes;
+    if constexpr (How == Summed::own) {
+      if (slides && strip.step == lanes && pixels >= 4 * wide) {
+        return some<How, 1, wide>(strip, 0, pixels);
+      }
+    }
     if (slides && strip.step == lanes) {
       some<How, 1, longest>(strip, 0, pixels);
     } else if (slides && strip.step == 2 * lanes) {
