@@ -239,9 +239,12 @@ def test_features_of_the_kernels(ops: Any, name: str, layout: str) -> None:
     small = [t.detach()[:1].requires_grad_() for t in (q, k, v)]
     extra = {n: t for n, t in how.items() if n == "bias"}
     others = {n: t for n, t in how.items() if n != "bias"}
-    gradcheck(lambda q, k, v, *bias: ops.attention(
-        q, k, v, **dict(zip(extra, bias, strict=True)), **others, return_lse=True), *small, *extra.values()
-    )  # fmt: skip
+
+    def function(q: Any, k: Any, v: Any, *bias: Any) -> Any:
+        given = dict(zip(extra, bias, strict=True))
+        return ops.attention(q, k, v, return_lse=True, **given, **others)
+
+    gradcheck(function, *small, *extra.values())
 
 
 @pytest.mark.parametrize("layout", ["bhsd", "bshd"])
