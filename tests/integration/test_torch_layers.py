@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from torch_check import normal, torch
 
 import ckdisp
 
-torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 pytestmark = pytest.mark.xdist_group("torch_layers")
-
-
-def normal(*shape: int, seed: int = 0) -> Any:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).requires_grad_()
 
 
 def results(function: Any, *inputs: Any, **how: Any) -> list[Any]:
