@@ -48,10 +48,14 @@ bench: ## run the benchmarks; they report ratios against NumPy and PyTorch
 	@$(PYTHON) tools/venv.py --torch
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-check-amd: ## compile random AMD kernels: N=200 SEED=1 OP=conv ARCHS=gfx942 CURATED=1
+check-amd: ## compile random AMD kernels: N=200 SEED=1 OP=conv ARCHS=gfx942 CURATED=1; SAME_CODE=1: CK's own
 	@$(PYTHON) tools/venv.py
+ifdef SAME_CODE
+	@$(BIN)/python tools/compare_ck.py $(if $(OP),--op $(OP)) $(if $(ARCHS),--archs $(ARCHS))
+else
 	@$(BIN)/python tools/check_amd.py -n $(or $(N),50) --seed $(or $(SEED),0) --jobs $(JOBS) \
 		$(if $(OP),--op $(OP)) $(if $(ARCHS),--archs $(ARCHS)) $(if $(CURATED),--curated) $(if $(LOG),--log $(LOG))
+endif
 
 amd-toolchain: ## install a compiler for AMD GPUs (Debian, root), which `make test` then uses
 	@$(PYTHON) tools/amd_toolchain/install.py .amd-toolchain

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import amd
 from ck_reference import differences
 from ck_tile_lab import DEVICE_PASS, HOST_PASS, compile_hip, write_headers, write_units
 
-from ckdisp.code_objects import KernelReport, inspect
+from ckdisp.code_objects import KernelReport
 from ckdisp.codegen.key import KernelKey
 from ckdisp.codegen.providers.ck_tile import branch_of
 
@@ -141,32 +142,13 @@ def generate(key: KernelKey, folder: Path) -> Path:
     raise AssertionError(f"CK's generator has no {name} for {key.arch}")
 
 
-def compare(key: KernelKey, folder: Path) -> Iterator[tuple[KernelReport, list[str]]]:
-    """Compiles ``key`` and CK's instance: each of our kernels, and how it differs from CK's.
-
-    The variants of a key have no common name, so each is compared with the one of CK's kernels
-    that is most like it, and CK must have as many.
-    """
-    write_headers(folder)
-    (unit,) = write_units(folder, [key])
-    instance = generate(key, folder)
-    branch = branch_of(key)
-    ours = compile_hip(folder, unit, key.arch, DEVICE_PASS, branch=branch)
-    theirs = compile_hip(folder, instance.name, key.arch, DEVICE_PASS, examples(), branch=branch)
-    kernels = [report for report in inspect(ours) if report.kernel == key.name]
-    references = [report for report in inspect(theirs) if "kentry" in report.symbol]
-    assert len(kernels) == len(references) > 0, (len(kernels), len(references))
-    for report in kernels:
-        by_match: Mapping[int, list[str]] = {
-            i: differences(report, reference) for i, reference in enumerate(references)
-        }
-        best = min(by_match, key=lambda i: len(by_match[i]))
-        del references[best]
-        yield report, by_match[best]
-
-
-# The types of CK's kernels in an instance of CK, by variant; {} is the number of the instance.
 def _types(key: KernelKey, number: int) -> list[str]:
+    """The types of CK's kernels in instance ``number``, by variant."""
+    if key.pipeline == "v3":
+        flags = [str(flag).lower() for flag in (key.mode == "group", key.mask != "no")]
+        dtype = f"ck_tile::fmha_fwd_v3_args::data_type_enum::{key.dtype}"
+        traits = ", ".join((dtype, *flags))
+        return [f"ck_tile::fmha_fwd_v3_kernel_traits<{traits}>::kernel"]
     if key.family == "fmha.splitkv_combine":
         return [f"instance_{number}<{splits}>::fmha_kernel" for splits in range(3, 8)]
     if key.family == "fmha.splitkv":
@@ -185,51 +167,87 @@ def _types(key: KernelKey, number: int) -> list[str]:
     return [f"{stem}_{number}"]
 
 
+def _instance(key: KernelKey, number: int, folder: Path) -> str:
+    """CK's instance of a key, under names of its own: every instance calls its types by 0."""
+    if key.pipeline == "v3":
+        # The generator has none; an example states them.
+        (kernel,) = _types(key, number)
+        traits = kernel.removesuffix("::kernel").removeprefix("ck_tile::")
+        lines = ['#include "fmha_fwd_v3_impl.hpp"', "namespace ck_tile {"]
+        lines.append(f"using traits_{number} = {traits};")
+        return "\n".join((*lines, f"INST_FMHA_FWD_V3_DISPATCH(traits_{number})", "}"))
+    text = generate(key, folder).read_text()
+    text = re.sub(r"\b(fmha_\w+|\w*trait)_0\b", rf"\1_{number}", text)
+    return re.sub(r"\b((?:run_)?instance)\b", rf"\1_{number}", text)
+
+
 def check_types(keys: Sequence[KernelKey], folder: Path) -> None:
-    """Assert that the kernels of ``keys``, of one arch and direction, are of CK's own types."""
-    texts, pairs = [], []
-    for number, key in enumerate(keys):
-        # Every instance calls its types by the number 0.
-        text = generate(key, folder).read_text()
-        text = re.sub(r"\b(fmha_\w+|\w*trait)_0\b", rf"\1_{number}", text)
-        texts.append(re.sub(r"\b((?:run_)?instance)\b", rf"\1_{number}", text))
-        pairs += [(key, variant, name) for variant, name in enumerate(_types(key, number))]
-    _compare_types(keys, texts, pairs, folder)
-
-
-def check_v3_types(keys: Sequence[KernelKey], folder: Path) -> None:
-    """The same for kernels of the pipeline v3."""
-    flags = {False: "false", True: "true"}
-    pairs = [
-        (
-            key,
-            0,
-            "ck_tile::fmha_fwd_v3_kernel_traits<ck_tile::fmha_fwd_v3_args::data_type_enum::"
-            f"{key.dtype}, {flags[key.mode == 'group']}, {flags[key.mask != 'no']}>::kernel",
-        )
-        for key in keys
-    ]
-    _compare_types(keys, ['#include "fmha_fwd_v3_impl.hpp"'], pairs, folder)
-
-
-def _compare_types(
-    keys: Sequence[KernelKey],
-    texts: Sequence[str],
-    pairs: Sequence[tuple[KernelKey, int, str]],
-    folder: Path,
-) -> None:
+    """Assert that the kernels of ``keys``, of one arch and branch, are of CK's own types."""
     write_headers(folder)
     units = write_units(folder, keys)
     lines = ["#define CKDISP_CK_NAMESPACE ck_tile", *(f'#include "{unit}"' for unit in units)]
-    lines += [
-        *texts,
-        *(
+    for number, key in enumerate(keys):
+        lines.append(_instance(key, number, folder))
+        lines += [
             "static_assert(std::is_same_v<ckdisp::tile::FmhaKernel<"
             f"ckdisp_key_{key.name}, {variant}>::Ck, {theirs}>);"
-            for key, variant, theirs in pairs
-        ),
-    ]
-    (folder / "types.hip").write_text("\n".join(lines))
-    passes = (*HOST_PASS, "-fsyntax-only")
+            for variant, theirs in enumerate(_types(key, number))
+        ]
+    _compile(keys, folder, lines, (*HOST_PASS, "-fsyntax-only"), examples())
+
+
+def compile_ours(keys: Sequence[KernelKey], folder: Path) -> Path:
+    """The device code of ``keys``, of one arch and branch, which one compiler makes together."""
+    write_headers(folder)
+    lines = [f'#include "{unit}"' for unit in write_units(folder, keys)]
+    return _compile(keys, folder, lines, DEVICE_PASS)
+
+
+def compile_theirs(keys: Sequence[KernelKey], folder: Path) -> Path:
+    """The device code of CK's own instances of ``keys``.
+
+    It is not compiled with ours: where two kernels are of one type, they share functions, which
+    the compiler then treats in another way.
+    """
+    lines = [_instance(key, number, folder) for number, key in enumerate(keys)]
+    return _compile(keys, folder, lines, DEVICE_PASS, examples())
+
+
+def _compile(
+    keys: Sequence[KernelKey],
+    folder: Path,
+    lines: Sequence[str],
+    passes: Sequence[str],
+    *includes: Path,
+) -> Path:
+    (folder / "kernels.hip").write_text("\n".join(lines))
     branch = branch_of(keys[0])
-    compile_hip(folder, "types.hip", keys[0].arch, passes, examples(), branch=branch)
+    return compile_hip(folder, "kernels.hip", keys[0].arch, passes, *includes, branch=branch)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """One of our kernels, that of CK's which is most like it, and how they differ."""
+
+    ours: KernelReport
+    theirs: KernelReport
+    differences: list[str]
+
+
+def compare(
+    keys: Sequence[KernelKey], ours: Sequence[KernelReport], theirs: Sequence[KernelReport]
+) -> Iterator[Twin]:
+    """Every kernel of ``keys`` among ``ours`` with one of ``theirs``, which are as many."""
+    names = {key.name for key in keys}
+    found = [report for report in ours if report.kernel in names]
+    rest = [report for report in theirs if "kentry" in report.symbol]
+    assert len(found) == len(rest) >= len(names), (len(found), len(rest), len(names))
+    for report in found:
+        pairs = [Twin(report, other, differences(report, other)) for other in rest]
+        best = min(pairs, key=lambda twin: (len(twin.differences), _distance(twin)))
+        rest.remove(best.theirs)
+        yield best
+
+
+def _distance(twin: Twin) -> int:
+    return abs((twin.ours.instructions or 0) - (twin.theirs.instructions or 0))

@@ -9,17 +9,18 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+import amd_fmha  # noqa: E402
 import fmha_reference  # noqa: E402
 from ck_reference import compare  # noqa: E402
-from fmha_keys import fmha_key  # noqa: E402
 
+from ckdisp.code_objects import KernelReport, inspect  # noqa: E402
 from ckdisp.codegen.key import KernelKey  # noqa: E402
 from ckdisp.codegen.make import make_key, parse_name  # noqa: E402
 
@@ -68,78 +69,66 @@ def convolutions() -> Iterator[KernelKey]:
             )
 
 
-def attention() -> Iterator[KernelKey]:
-    """Kernels of each family."""
-    pads = (1, 1, 1, 1)
-    wide = {"hdim": 128, "tile": (128, 128, 32, 128, 32, 128)}
-    for name in ("gfx90a", "gfx942", "gfx950"):
-        yield fmha_key("fwd", name, bias="bias")
-        yield fmha_key("fwd", name, **wide, pipeline="qr_async", padding=pads, mask="generic")
-        yield fmha_key("splitkv", name, padding=(1, 1, 0, 0))
-        yield fmha_key("splitkv_combine", name)
-        yield fmha_key("pagedkv", name, **wide, mode="group")
-        yield fmha_key("appendkv", name, padding=(0, 1, 0, 0))
-        yield fmha_key("batch_prefill", name, **wide)
-        yield fmha_key("bwd_dot_do_o", name)
-        yield fmha_key("bwd_dq_dk_dv", name)
-        yield fmha_key("bwd_convert_dq", name)
-    wmma = {"tile": (64, 64, 32, 64, 32, 64), "warp": (16,) * 6}
-    yield fmha_key("fwd", "gfx1201", **wmma, padding=pads)
-    yield fmha_key("splitkv", "gfx1201", **wmma, padding=(1, 1, 0, 0))
-
-
-def _differences_of_attention(key: KernelKey, folder: Path) -> int:
+def _compare_attention(keys: Sequence[KernelKey], folder: Path) -> int:
+    """Compile the kernels of one arch and branch together, and say where they differ."""
+    ours = inspect(fmha_reference.compile_ours(keys, folder))
+    theirs = inspect(fmha_reference.compile_theirs(keys, folder))
     different = 0
-    for report, differences in fmha_reference.compare(key, folder):
-        print(
-            f"  variant {report.tail}: {report.vgpr} VGPR ({report.agpr} AGPR), "
-            f"{report.sgpr} SGPR, {report.lds_bytes} LDS, {report.vgpr_spills} spilled, "
-            f"{report.matrix_instructions} matrix, {report.instructions} instructions",
-            *(f"    {line}" for line in differences),
-            sep="\n",
-            flush=True,
-        )
-        different += bool(differences)
+    for twin in fmha_reference.compare(keys, ours, theirs):
+        print(twin.ours.kernel)
+        _show(f"variant {twin.ours.tail}", twin.ours, twin.theirs, twin.differences)
+        different += bool(twin.differences)
     return different
+
+
+def _compare(key: KernelKey, folder: Path) -> int:
+    """The same for one kernel of another op."""
+    print(key.name, flush=True)
+    different = 0
+    for each in compare(key, folder):
+        hot, tail, atomic = each.variant
+        label = f"hot loop {hot:d} tail {tail:2} atomic {atomic:d}"
+        _show(label, each.ours, each.reference, each.differences)
+        different += bool(each.differences)
+    return different
+
+
+def _show(label: str, ours: KernelReport, ck: KernelReport, differences: Sequence[str]) -> None:
+    print(
+        f"  {label}: {ours.vgpr} VGPR ({ours.agpr} AGPR), {ours.sgpr} SGPR, {ours.lds_bytes} LDS, "
+        f"{ours.vgpr_spills} spilled, {ours.matrix_instructions} matrix, "
+        f"{ours.instructions} instructions (CK {ck.instructions})",
+        *(f"    {line}" for line in differences),
+        sep="\n",
+        flush=True,
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kernels", nargs="*", help="names of kernels")
     parser.add_argument("--archs", help="of the kernels of each arch only these, by commas")
+    parser.add_argument("--op", choices=("gemm", "conv", "fmha"), help="kernels of this one")
     options = parser.parse_args()
-    # CK's example always has the kernels of split-K too, and what else is in a code object has a
-    # small influence on the compiler.
-    split = [(key, replace(key, split_k=True)) for key in samples()]
     keys = [parse_name(name) for name in options.kernels]
-    keys = keys or [
-        *(key if other.check() else other for key, other in split),
-        *convolutions(),
-        *attention(),
-    ]
+    if not keys:
+        # CK's example always has the kernels of split-K too, and what else is in a code object has
+        # a small influence on the compiler.
+        split = [(key, replace(key, split_k=True)) for key in samples()]
+        keys = [key if other.check() else other for key, other in split]
+        keys += [*convolutions(), *amd_fmha.twins(), *amd_fmha.large_twins()]
     if options.archs:
         keys = [key for key in keys if key.arch in options.archs.split(",")]
+    if options.op:
+        keys = [key for key in keys if key.op == options.op]
     different = 0
-    for key in keys:
-        print(key.name, flush=True)
+    for part in amd_fmha.parts(key for key in keys if key.op == "fmha").values():
         with tempfile.TemporaryDirectory(prefix="ckdisp-compare-") as folder:
-            if key.op == "fmha":
-                different += _differences_of_attention(key, Path(folder))
-                continue
-            found = compare(key, Path(folder))
-        for each in found:
-            hot, tail, atomic = each.variant
-            report = each.ours
-            print(
-                f"  hot loop {hot:d} tail {tail:2} atomic {atomic:d}: "
-                f"{report.vgpr} VGPR ({report.agpr} AGPR), {report.sgpr} SGPR, "
-                f"{report.lds_bytes} LDS, {report.matrix_instructions} matrix, "
-                f"{report.instructions} instructions (CK {each.reference.instructions})",
-                *(f"    {line}" for line in each.differences),
-                sep="\n",
-                flush=True,
-            )
-            different += bool(each.differences)
+            different += _compare_attention(part, Path(folder))
+    for key in keys:
+        if key.op != "fmha":
+            with tempfile.TemporaryDirectory(prefix="ckdisp-compare-") as folder:
+                different += _compare(key, Path(folder))
     print(f"{len(keys)} kernels, {different} variants that differ from CK's")
     return min(different, 1)
 

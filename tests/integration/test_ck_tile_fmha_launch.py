@@ -39,6 +39,7 @@ KEYS = {
     ),
     "combine": fmha_key("splitkv_combine", "gfx942", padding=(1, 0, 0, 0), lse=True),
     "combine32": fmha_key("splitkv_combine", "gfx1201", padding=(1, 0, 0, 0), mode="group"),
+    "scaled": fmha_key("splitkv_combine", "gfx942", dtype="fp8", qscale="pertensor"),
     "pages": fmha_key("pagedkv", "gfx942"),
     "prefill": fmha_key("batch_prefill", "gfx942"),
     "append": fmha_key("appendkv", "gfx942", padding=_PADS, rope="interleaved"),
@@ -253,6 +254,7 @@ def test_reasons(driver: lab.Driver) -> None:
         command("supports", "plain", stride_q=1 << 30): "shape: 128 rows of Q at a distance",
         command("supports", "split", num_splits=0): "splits: the keys are to be split into 0",
         command("supports", "combine", num_splits=129): "splits: the keys are to be split into 129",
+        command("supports", "scaled"): "qscale: the kernel takes its scales as numbers from the",
         command("supports", "pages", page_size=48): "pages: a page has 48 rows",
         command("supports", "prefill", page_size=16): "pages: a page has 16 rows, the kernel "
         "takes 1",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fmha_keys import fmha_key
-from fmha_reference import check_types, check_v3_types
+from fmha_reference import check_types
 
 from ckdisp.codegen.key import KernelKey
 
@@ -128,4 +128,4 @@ V3 = [
 
 def test_the_types_of_v3_are_those_of_ck(tmp_path: Path) -> None:
     assert all(key.check() == [] for key in V3)
-    check_v3_types(V3, tmp_path)
+    check_types(V3, tmp_path)
