@@ -170,12 +170,14 @@ def _types(key: KernelKey, number: int) -> list[str]:
 def _instance(key: KernelKey, number: int, folder: Path) -> str:
     """CK's instance of a key, under names of its own: every instance calls its types by 0."""
     if key.pipeline == "v3":
-        # The generator has none; an example states them.
+        # The generator has none; an example states them. In mode group only their types compile.
         (kernel,) = _types(key, number)
         traits = kernel.removesuffix("::kernel").removeprefix("ck_tile::")
         lines = ['#include "fmha_fwd_v3_impl.hpp"', "namespace ck_tile {"]
         lines.append(f"using traits_{number} = {traits};")
-        return "\n".join((*lines, f"INST_FMHA_FWD_V3_DISPATCH(traits_{number})", "}"))
+        if key.mode == "batch":
+            lines.append(f"INST_FMHA_FWD_V3_DISPATCH(traits_{number})")
+        return "\n".join((*lines, "}"))
     text = generate(key, folder).read_text()
     text = re.sub(r"\b(fmha_\w+|\w*trait)_0\b", rf"\1_{number}", text)
     return re.sub(r"\b((?:run_)?instance)\b", rf"\1_{number}", text)
