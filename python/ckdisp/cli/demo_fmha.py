@@ -58,7 +58,7 @@ LEGEND = Legend(
     "result",
     "fp64",
     (
-        "time:   of all tokens together; a token at a time in decode",
+        "time:   of all tokens together; decode takes a token at a time, on one thread",
         f"{AGREE}: the difference to the result of the forward pass in place of NumPy's",
     ),
 )
@@ -121,7 +121,8 @@ def fmha_demo(dtype: str, quick: bool, threads: int | None, say: Say) -> dict[st
         "kernels": source,
     }
     block = Block.make(s, tokens, element_type(dtype))
-    passes = _Passes(block, dispatcher, dtype, 1 if quick else RUNS)
+    decoder = Dispatcher(registry, num_threads=1)
+    passes = _Passes(block, [dispatcher] * (1 if quick else RUNS), decoder, dtype)
     return show(passes.rows(), COLUMNS, about, LEGEND, say)
 
 
@@ -142,12 +143,15 @@ def _kernels(dtype: str) -> KernelSet:
 
 @dataclass(frozen=True)
 class _Passes:
-    """The ways through a block; times are medians of ``runs`` passes, and sums over tokens."""
+    """The ways through a block, one with each of ``dispatchers``, of which medians are told.
+
+    A token at a time is too little work for several threads, which would wait for each other.
+    """
 
     block: Block
-    dispatcher: Dispatcher
+    dispatchers: Sequence[Dispatcher]
+    decoder: Dispatcher
     dtype: str
-    runs: int
 
     @property
     def tolerance(self) -> float:
@@ -161,22 +165,26 @@ class _Passes:
             found, kept[:] = block_parts.forward(self.block, steps)
             return found
 
-        results = yield from self._timed("forward", forward, wanted, self.runs)
+        results = yield from self._timed("forward", forward, wanted, self.dispatchers)
         ways = {"pagedkv": {}, "splitkv": {"num_splits": block_parts.SPLITS}}
         for method, options in ways.items():
             way = f"decode {method}"
             decode = partial(block_parts.decode, self.block, f"fmha_{method}", options)
-            again = yield from self._timed(way, decode, wanted, 1)
+            again = yield from self._timed(way, decode, wanted, [self.decoder])
             error = largest_error(again[OUT][0], results[OUT][0])
             yield Row(way, AGREE, (), None, None, error, self.tolerance)
         backward = partial(block_parts.backward, self.block, kept)
-        yield from self._timed("backward", backward, gradients, self.runs)
+        yield from self._timed("backward", backward, gradients, self.dispatchers)
 
     def _timed(
-        self, way: str, run: Callable[[Steps], Tensors], wanted: Tensors, runs: int
+        self,
+        way: str,
+        run: Callable[[Steps], Tensors],
+        wanted: Tensors,
+        dispatchers: Sequence[Dispatcher],
     ) -> Generator[Row, None, Tensors]:
-        """The steps of a pass in the order that they run in; what the last of the runs found."""
-        passes = [Steps(self.dispatcher) for _ in range(runs)]
+        """The steps of a pass in the order that they run in; what the last of the passes found."""
+        passes = [Steps(dispatcher) for dispatcher in dispatchers]
         for steps in passes:
             found = run(steps)
         flops = self.block.flops(gradients=way == "backward")
