@@ -40,7 +40,7 @@ def visible(call: Call, rows: int, keys: int) -> Any:
     return seen
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(calls(packed=False, dropout=False))
 def test_a_mask_is_a_bias_of_minus_infinity_in_pytorch(call):
     torch = pytest.importorskip("torch", reason="PyTorch is what it is compared with")
@@ -74,14 +74,14 @@ def test_a_mask_is_a_bias_of_minus_infinity_in_pytorch(call):
             np.testing.assert_allclose(x, tensor.grad.numpy(), rtol=1e-8, atol=1e-8)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(calls(dropout=False), st.integers(1, 9))
 def test_parts_add_up_to_the_whole(call, splits):
     parts = attention_splitkv(*call.inputs, num_splits=splits, **call.how)
     close(attention_combine(*parts, return_lse=True), call.reference(return_lse=True))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(calls(cache=True), st.sampled_from([1, 4, 16]), st.booleans())
 def test_pages_are_the_cache_in_them(call, size, listed):
     pages = Pages.of(call, size)
@@ -94,7 +94,7 @@ def test_pages_are_the_cache_in_them(call, size, listed):
     close(attention_fwd(call.q, k, v, return_lse=True, **call.how), call.reference(return_lse=True))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(calls(packed=True, dropout=False))
 def test_sequences_do_not_know_each_other(call):
     how = dict(call.how)
@@ -122,7 +122,7 @@ def test_sequences_do_not_know_each_other(call):
         close(found, [x[0] for x in wanted])
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(calls(packed=False, dropout=False), st.randoms(use_true_random=False))
 def test_batches_may_be_in_any_order(call, random):
     order = list(range(len(call.q)))
@@ -135,7 +135,7 @@ def test_batches_may_be_in_any_order(call, random):
     close(found, [x[order] for x in call.reference(return_lse=True)])
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(calls())
 def test_heads_of_a_group_share_their_keys(call):
     """As many heads of k as of q give the same; the gradients of the copies are summed."""
@@ -155,7 +155,7 @@ def test_heads_of_a_group_share_their_keys(call):
     close([dq, dk, dv], [wide[0], *summed])
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(calls())
 def test_layouts_hold_the_same_numbers(call):
     given = [turned(x, "bshd") for x in call.inputs]
@@ -167,7 +167,7 @@ def test_layouts_hold_the_same_numbers(call):
     close([turned(x, "bshd") for x in found], wanted)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(calls(scored=False), st.floats(-50, 50))
 def test_a_constant_on_all_scores_moves_only_the_lse(call, constant):
     # A last number of 1 in each key, times the constant in each query.
@@ -182,7 +182,7 @@ def test_a_constant_on_all_scores_moves_only_the_lse(call, constant):
     np.testing.assert_allclose(lse, want_lse + constant, rtol=1e-7, atol=1e-7)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(calls(), st.floats(0.25, 4))
 def test_scales_fold_into_each_other(call, factor):
     how = {**call.how, "scale": call.how.get("scale", call.q.shape[-1] ** -0.5)}
@@ -193,7 +193,7 @@ def test_scales_fold_into_each_other(call, factor):
     np.testing.assert_allclose(found[1], lse, rtol=1e-6, atol=1e-6)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(calls())
 def test_gradients_are_slopes(call):
     """<gradient, direction> is how fast <do, o> grows along a direction."""
