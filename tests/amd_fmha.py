@@ -15,6 +15,7 @@ _GROUP: dict[str, Any] = {"mode": "group", "padding": (1, 1, 1, 1)}
 _PAGES: dict[str, Any] = {"paged_kv": True, "padding": (1, 1, 0, 0)}
 _SCALED: dict[str, Any] = {"dtype": "fp8", "qscale": "pertensor", "hdim": 64}
 _TILE: dict[str, Any] = {"hdim": 64, "tile": (128, 64, 32, 64, 32, 64)}
+_ROWS_OF_16: dict[str, Any] = {"hdim": 128, "pipeline": "qr_nwarp_sshuffle"}
 _WMMA: dict[str, Any] = {"tile": (64, 64, 32, 64, 32, 64)}
 _ONE_WAVE: dict[str, Any] = {"hdim": 64, "tile": (16, 32, 64, 64, 32, 64), "wave": (1,) * 6}
 _ONE_WAVE |= {"warp": (16, 16, 32) * 2, "pipeline": "qr_async_trload"}
@@ -22,6 +23,16 @@ _SHORT: dict[str, Any] = {"hdim": 64, "use_trload": True, "max_seq_len_q": 32}
 
 # Family, arch, and what differs from its plain kernel of head dimension 32.
 _PARTS: _Rows = (
+    ("fwd", "gfx90a", {"bias": "bias", "lse": True, "dropout": True}),
+    ("splitkv", "gfx90a", {"dtype": "bf16", **_PAGES, "mode": "group", "mask": "generic"}),
+    ("splitkv", "gfx90a", {**_ROWS_OF_16, **_GROUP, "mask": "generic"}),
+    ("splitkv_combine", "gfx90a", {"lse": True, "padding": (1, 0, 0, 1)}),
+    ("pagedkv", "gfx90a", {**_TILE, "mode": "group", "lse": True, "skip_min_seqlen_q": True}),
+    ("appendkv", "gfx90a", {"rope": "half_rotated", "paged_kv": True}),
+    ("batch_prefill", "gfx90a", {**_TILE, "dropout": True, "bias": "alibi"}),
+    ("bwd_dot_do_o", "gfx90a", {"mode": "group"}),
+    ("bwd_dq_dk_dv", "gfx90a", {"bias": "alibi", "dropout": True, "padding": (0, 0, 8, 8)}),
+    ("bwd_convert_dq", "gfx90a", {"dtype": "bf16"}),
     ("fwd", "gfx942", {**_SCALED, "mask": "generic"}),
     ("fwd", "gfx942", {"hdim": 64, "pipeline": "qs", "vlayout": "c", "skip_min_seqlen_q": True}),
     ("splitkv", "gfx942", {"logits": True, "padding": (1, 1, 1, 1)}),
@@ -32,15 +43,24 @@ _PARTS: _Rows = (
         "gfx942",
         {"dtype": "bf16", "bias": "bias", "dbias": True, "mask": "generic", "deterministic": True},
     ),
+    ("fwd", "gfx950", {**_ONE_WAVE, "lse": True, "mask": "generic"}),
+    ("splitkv", "gfx950", {"dtype": "bf16", "bias": "alibi", **_GROUP}),
+    ("splitkv_combine", "gfx950", _SCALED),
+    ("pagedkv", "gfx950", {**_SCALED, "bias": "bias"}),
+    ("appendkv", "gfx950", {"dtype": "fp8", "hdim": 64}),
+    ("batch_prefill", "gfx950", {**_TILE, "dtype": "bf16", "bias": "bias"}),
+    ("bwd_dot_do_o", "gfx950", {"dtype": "bf16", "mode": "group"}),
+    ("bwd_dq_dk_dv", "gfx950", {"dtype": "bf16", **_SHORT}),
+    ("bwd_convert_dq", "gfx950", {"dtype": "bf16", "padding": (0, 0, 1, 0)}),
     ("fwd", "gfx1201", {"dtype": "bf16", "bias": "bias", "dropout": True, **_GROUP}),
     ("fwd", "gfx1201", {"dtype": "fp8fp32", "hdim": 128, "bias": "alibi", "mask": "generic"}),
     ("splitkv", "gfx1201", {"bias": "bias", **_PAGES, "mode": "group"}),
     ("splitkv_combine", "gfx1201", {"mode": "group", "lse": True}),
     ("pagedkv", "gfx1201", {**_TILE, **_WMMA, "dtype": "bf16", "logits": True, "mask": "generic"}),
     ("appendkv", "gfx1201", {"paged_kv": True}),
-    ("splitkv", "gfx90a", {"hdim": 64, "mode": "group", "padding": (1, 1, 0, 0)}),
-    ("fwd", "gfx950", {**_ONE_WAVE, "padding": (0, 0, 0, 0)}),
-    ("bwd_convert_dq", "gfx1201", {"hdim": 64, "padding": (1, 0, 0, 0)}),
+    ("bwd_dot_do_o", "gfx1201", {"padding": (0, 0, 0, 0)}),
+    ("bwd_dq_dk_dv", "gfx1201", {"dropout": True, "store_randval": True, "bias": "alibi"}),
+    ("bwd_convert_dq", "gfx1201", {"deterministic": True}),
 )
 # CK's own generator has these too.
 _TWINS: _Rows = (
