@@ -29,14 +29,14 @@ Value = Callable[[KernelKey], Any]
 
 _MAX_LENGTH = 10_000
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
+    ast.Eq: lambda x, y: _short(x) == _short(y),
+    ast.NotEq: lambda x, y: _short(x) != _short(y),
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda x, y: x in y,
-    ast.NotIn: lambda x, y: x not in y,
+    ast.In: lambda x, y: _is_in(x, y),
+    ast.NotIn: lambda x, y: not _is_in(x, y),
 }
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -219,6 +219,22 @@ def _compare(node: ast.Compare) -> Value:
         return True
 
     return holds
+
+
+def _short(value: Any) -> Any:
+    """Numbers of a field without the zeros that it ends with, as names and JSON show them."""
+    if not isinstance(value, tuple) or not all(isinstance(n, int) for n in value):
+        return value
+    size = len(value)
+    while size and value[size - 1] == 0:
+        size -= 1
+    return value[:size]
+
+
+def _is_in(value: Any, listed: Any) -> bool:
+    if isinstance(listed, str):
+        return value in listed
+    return _short(value) in [_short(item) for item in listed]
 
 
 def _check_literals(field: ast.expr, other: ast.expr) -> None:

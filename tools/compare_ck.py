@@ -121,6 +121,8 @@ def main() -> int:
         keys = [key for key in keys if key.arch in options.archs.split(",")]
     if options.op:
         keys = [key for key in keys if key.op == options.op]
+    if not keys:
+        parser.error("none of the kernels is of that arch and op; give --archs gfx942, for example")
     different = 0
     for part in amd_fmha.parts(key for key in keys if key.op == "fmha").values():
         with tempfile.TemporaryDirectory(prefix="ckdisp-compare-") as folder:

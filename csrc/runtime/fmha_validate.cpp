@@ -74,27 +74,27 @@ struct Asked {
 void check_features(const FmhaProblemData& p) {
   const Asked rows[] = {
       {detail::kFmhaGroup, p.mode == FmhaMode::group, "mode group (cu_seqlens)"},
-      {detail::kFmhaMask, p.mask != FmhaMask::no, "a mask"},
-      {detail::kFmhaBias, p.bias_kind != FmhaBias::no, "a bias"},
-      {detail::kFmhaLse, p.lse_out, "an LSE to store"},
+      {detail::kFmhaMask, p.mask != FmhaMask::no, "mask"},
+      {detail::kFmhaBias, p.bias_kind != FmhaBias::no, "bias"},
+      {detail::kFmhaLse, p.lse_out, "LSE to store"},
       {detail::kFmhaDropout, p.dropout, "dropout"},
-      {detail::kFmhaSoftCap, p.logits, "a soft cap"},
+      {detail::kFmhaSoftCap, p.logits, "soft cap"},
       {detail::kFmhaSink, p.sink > 0, "sink keys"},
-      {detail::kFmhaQscale, p.qscale != FmhaQscale::no, "a qscale"},
+      {detail::kFmhaQscale, p.qscale != FmhaQscale::no, "qscale"},
       {detail::kFmhaSkip, p.skip_min_seqlen_q, "skip_min_seqlen_q"},
       {detail::kFmhaPages, p.paged_kv, "pages"},
       {detail::kFmhaKvForms,
        p.kv_memory_layout != FmhaKvLayout::none || p.kv_lookup_table != FmhaKvLookup::none,
-       "a form of pages"},
+       "form of pages"},
       {detail::kFmhaRope, p.rope != FmhaRope::none || p.seqlen_new != 0, "rows to append"},
-      {detail::kFmhaColumnV, p.vlayout != Order::r, "a V of dv x sk"},
-      {detail::kFmhaDbias, p.dbias_out, "a gradient of the bias"},
-      {detail::kFmhaDeterministic, p.deterministic, "a gradient to sum in a fixed order"}};
+      {detail::kFmhaColumnV, p.vlayout != Order::r, "V of dv x sk"},
+      {detail::kFmhaDbias, p.dbias_out, "gradient of the bias"},
+      {detail::kFmhaDeterministic, p.deterministic, "gradient to sum in a fixed order"}};
   const detail::FmhaFamily family = detail::fmha_family(p.family);
   for (const Asked& row : rows) {
     if (!row.asked || (family.takes & row.feature) != 0) continue;
     refuse(std::string(to_name(p.family)) + ", " + family.what + ", has no " + row.name +
-           "; leave it away");
+           "; leave that out");
   }
 }
 

@@ -83,7 +83,7 @@ void refuses_problems() {
   refused(example(Family::conv_fwd), "the family of an attention is conv.fwd");
   refused(example(Family::fmha_bwd_dq_dk_dv).dtype(FmhaDtype::fp8), "no backward pass in fp8");
   refused(example(Family::fmha_bwd_dq_dk_dv).dbias(), "there is no bias tensor");
-  refused(example(Family::fmha_splitkv).dropout(), "has no dropout; leave it away");
+  refused(example(Family::fmha_splitkv).dropout(), "has no dropout; leave that out");
   refused(example().deterministic(), "fmha.fwd, the forward pass, has no");
   refused(example(Family::fmha_pagedkv), "reads pages, and none are given");
   refused(example(Family::fmha_pagedkv).pages(16, 40, 9), "need more than the 9 pages of 16 keys");

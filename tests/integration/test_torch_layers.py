@@ -38,6 +38,11 @@ def test_linear(shape: tuple[int, ...]) -> None:
     check(ckdisp.torch.linear, functional.linear, *turned)
 
 
+def test_linear_of_no_channels() -> None:
+    x, w, b = torch.ones(2, 3, 0), torch.ones(4, 0), torch.arange(4.0)
+    torch.testing.assert_close(ckdisp.torch.linear(x, w, b), functional.linear(x, w, b))
+
+
 CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "plain": ((2, 4, 7, 6), (6, 4, 3, 2), {}),
     "groups": (
@@ -114,6 +119,12 @@ def test_what_is_refused() -> None:
         ckdisp.torch.conv(x, w, stride=(1, 2, 3))
     with pytest.raises(ckdisp.InvalidArgument, match="padding is 'same'; pass one integer, or 2"):
         ckdisp.torch.conv(x, w, padding="same")
+    with pytest.raises(ckdisp.InvalidArgument, match=r"stride is 1\.5; pass one integer, or 2"):
+        ckdisp.torch.conv(x, w, stride=1.5)
+    with pytest.raises(ckdisp.InvalidArgument, match=r"bias has 1 numbers, and weight \(6, 4, 3"):
+        ckdisp.torch.conv(x, w, torch.zeros(1))
+    with pytest.raises(ckdisp.InvalidArgument, match=r"bias has 5 numbers, and weight \(1, 6\) gi"):
+        ckdisp.torch.linear(x, torch.zeros(1, 6), torch.zeros(5))
     with pytest.raises(ckdisp.InvalidArgument, match=r"input has shape \(7, 6\); pass a tensor of"):
         ckdisp.torch.conv(x[0, 0], w)
     with pytest.raises(ckdisp.InvalidArgument, match=r"input holds torch\.float64, and the oper"):

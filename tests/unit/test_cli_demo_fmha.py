@@ -15,7 +15,6 @@ from ckdisp.cli import attention_block, demo_gemm
 from ckdisp.cli import demo_fmha as demo
 from ckdisp.cli.app import app
 from ckdisp.cli.attention_block import ATTEND, OUT, QKV, Block, Sizes
-from ckdisp.cli.rotary import angles, rotate
 
 PASSES = ["forward", "decode pagedkv", "decode splitkv", "backward"]
 
@@ -114,19 +113,6 @@ def test_without_an_op_the_demo_ends_with_the_block(monkeypatch: pytest.MonkeyPa
     result = run("--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["fmha"]["ok"] is True
-
-
-def test_turning_keeps_lengths_and_depends_on_distances_only() -> None:
-    rng = np.random.default_rng(3)
-    x, y = rng.standard_normal((2, 1, 8))
-    by = angles(30, 8)
-    for kind in ("interleaved", "half_rotated"):
-        turned = [rotate(x, by[n : n + 1], kind) for n in range(30)]
-        np.testing.assert_allclose([np.linalg.norm(t) for t in turned], np.linalg.norm(x))
-        other = [rotate(y, by[n : n + 1], kind) for n in range(30)]
-        products = [float((turned[n] @ other[n + 5].T).item()) for n in range(25)]
-        np.testing.assert_allclose(products, products[0])
-        np.testing.assert_allclose(rotate(turned[7], -by[7:8], kind), x)
 
 
 def test_gradients_of_the_reference_are_those_of_finite_differences() -> None:

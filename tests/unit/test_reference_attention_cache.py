@@ -302,6 +302,7 @@ BAD_FORWARD: list[tuple[Mapping[str, Any], str]] = [
     ({"q_scale": np.nan}, "q_scale holds a number that is not finite"),
     ({"k_scale": np.ones((2, 2))}, "pass one number, or (2, 2, 1), one for each batch, head"),
     ({"vlayout": "x"}, "unknown vlayout 'x'"),
+    ({"window": 3}, "window is 3; pass (left, right)"),
     ({"vlayout": "c"}, "batches, heads and rows must agree"),
 ]
 
@@ -387,6 +388,13 @@ BAD_APPEND: list[tuple[Mapping[str, Any], str]] = [
     ),
     ({"seqlens_k": [1, 1], "q": np.zeros((B, H, 1, D + 1))}, "pass a batch of 2 and rows of 8"),
     ({"seqlens_k": [1, 1], "cache_batch_idx": [0, 5]}, "cache_batch_idx[1] is 5"),
+    ({"seqlens_k": [1, 1], "mask": "foo"}, "unknown mask 'foo'"),
+    ({"seqlens_k": [1.5, 1]}, "seqlens_k holds float64; pass integers"),
+    (
+        {"seqlens_k": [1, 1], "rope": "half_rotated", "rotary_cos": np.ones((7, 4)),
+         "rotary_sin": np.ones((6, 4))},
+        "rotary_cos has shape (7, 4) and rotary_sin (6, 4)",
+    ),
 ]  # fmt: skip
 
 
@@ -409,8 +417,10 @@ def test_new_rows_of_another_shape() -> None:
 
 
 def test_bad_parts() -> None:
-    with pytest.raises(ckdisp.InvalidArgument, match="num_splits is 0; pass 1 or more"):
+    with pytest.raises(ckdisp.InvalidArgument, match="num_splits is 0; pass an integer, 1 or more"):
         attention_splitkv(*tensors(), num_splits=0)
+    with pytest.raises(ckdisp.InvalidArgument, match=r"num_splits is 2\.5; pass an integer"):
+        attention_splitkv(*tensors(), num_splits=2.5)
     o, lse = attention_splitkv(*tensors(), num_splits=2)
     with pytest.raises(ckdisp.InvalidArgument, match="pass what attention_splitkv returns"):
         attention_combine(o, lse, layout="bshd")

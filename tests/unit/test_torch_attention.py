@@ -73,6 +73,11 @@ def test_heads_that_serve_several(ops: Any) -> None:
     check(ops, *tensors(heads_k=1), enable_gqa=True, is_causal=True)
 
 
+def test_a_mask_without_rows(ops: Any) -> None:
+    q, k = normal(2, 4, 0, 8), normal(2, 4, 7, 8)
+    assert ops.scaled_dot_product_attention(q, k, k, normal(2, 1, 0, 7)).shape == q.shape
+
+
 @pytest.mark.parametrize(
     ("q", "k", "mask"),
     [

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .rotary import angles, rotate
+from .rotary import angles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -245,7 +245,8 @@ def expected(block: Block) -> tuple[Tensors, Tensors]:
     by = angles(tokens, block.sizes.head_dim)
 
     def turned(rows: NDArray[Any], sign: int = 1) -> NDArray[Any]:
-        return rotate(rows.swapaxes(1, 2), sign * by, ROPE).swapaxes(1, 2)
+        cos, sin = np.cos(by), sign * np.sin(by)
+        return reference.apply_rope(rows.swapaxes(1, 2), cos, sin, rope=ROPE).swapaxes(1, 2)
 
     qkv = x @ w_qkv.T
     q, k, v = block.sizes.split(qkv)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..codegen.ops.fmha.families import GRADIENT
 from .arrays import element_type, require_memory
 from .operands import TORCH_TYPES, to_torch
-from .rotary import angles, rotate
+from .rotary import angles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -192,20 +192,19 @@ class FmhaOperands:
         """The caches behind it, and Q where it is turned."""
         import numpy as np
 
+        from .. import reference
+
         problem = self.problem
-        batch, _, rows, keys, d, _ = problem.shape
-        store = self._paged if problem.page_size else self._laid
-        new = [np.asarray(x, np.float64) for x in (self.k, self.v, self.q)]
+        batch, _, rows, keys, d, dv = problem.shape
+        empty_k, empty_v = (np.zeros((batch, problem.nhead_k, keys, n)) for n in (d, dv))
+        how: dict[str, Any] = {"mask": problem.mask, "seqlens_k": [keys - rows] * batch}
         if problem.rope != "none":
-            places = angles(keys, d)[keys - rows :]
-            new[0] = rotate(new[0], places, problem.rope)
-            new[2] = rotate(new[2], places if problem.mask != "no" else places[:1], problem.rope)
-        caches = []
-        for x in new[:2]:
-            cache = np.zeros((batch, problem.nhead_k, keys, x.shape[3]))
-            cache[:, :, keys - rows :] = x
-            caches.append(store(cache))
-        return (*caches, *([self._laid(new[2])] if problem.rope != "none" else []))
+            turn = angles(keys, d)
+            how |= {"q": self.q, "rope": problem.rope}
+            how |= {"rotary_cos": np.cos(turn), "rotary_sin": np.sin(turn)}
+        k, v, *q = reference.attention_appendkv(empty_k, empty_v, self.k, self.v, **how)
+        store = self._paged if problem.page_size else self._laid
+        return (store(k), store(v), *map(self._laid, q))
 
 
 def _normal(seed: int, dtype: str, *shape: int) -> NDArray[Any]:

@@ -15,18 +15,3 @@ def angles(places: int, size: int) -> NDArray[Any]:
     import numpy as np
 
     return np.outer(np.arange(places), _BASE ** -(np.arange(0, size, 2) / size))
-
-
-def rotate(x: NDArray[Any], by: NDArray[Any], kind: str) -> NDArray[Any]:
-    """``x`` (..., rows, size) turned by angles (rows, size / 2).
-
-    Pairs are neighbours (``"interleaved"``), or a number and that half a row behind it.
-    """
-    import numpy as np
-
-    half = x.shape[-1] // 2
-    neighbours = kind == "interleaved"
-    first, second = (x[..., 0::2], x[..., 1::2]) if neighbours else (x[..., :half], x[..., half:])
-    cos, sin = np.cos(by), np.sin(by)
-    turned = (first * cos - second * sin, second * cos + first * sin)
-    return np.stack(turned, -1).reshape(x.shape) if neighbours else np.concatenate(turned, -1)

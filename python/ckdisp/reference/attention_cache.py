@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..codegen.enums import unknown
 from ..codegen.errors import InvalidArgument
+from .attention_mask import check_mask
 from .attention_pages import PageTable, from_vectors
 from .attention_scales import page_scales
 from .attention_shapes import check_layout, integers, laid_out, wide, wide_v
@@ -132,6 +133,7 @@ def attention_appendkv(
     ``vlayout="c"`` the cache ``v`` is (batch, heads, size, rows), and has no pages.
     """
     check_layout(layout)
+    check_mask(mask)
     if vlayout == "c" and page_table is not None:
         raise InvalidArgument("vlayout 'c' has no pages; pass a v of rows, or no page_table")
     tensors = ((k, "k"), (k_new, "k_new"), (v_new, "v_new"))
@@ -192,6 +194,11 @@ class _Rotation:
             raise InvalidArgument(unknown("rope", rope, _ROPES))
         if rope is not None and (cos is None or sin is None):
             raise InvalidArgument(f"rope {rope!r} needs rotary_cos and rotary_sin; pass both")
+        if np.shape(cos) != np.shape(sin):
+            raise InvalidArgument(
+                f"rotary_cos has shape {np.shape(cos)} and rotary_sin {np.shape(sin)}; "
+                "pass both of one shape"
+            )
         return cls(rope, np.asarray(cos), np.asarray(sin), dtype)
 
     def rows(self, x: _Array, places: _Array) -> _Array:

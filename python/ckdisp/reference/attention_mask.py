@@ -15,6 +15,11 @@ from ..codegen.errors import InvalidArgument
 _MASKS = ("no", "top_left", "bottom_right", "generic")
 
 
+def check_mask(mask: str) -> None:
+    if mask not in _MASKS:
+        raise InvalidArgument(unknown("mask", mask, _MASKS))
+
+
 @dataclass(frozen=True)
 class Mask:
     """Keys that a query sees: those from ``left`` before to ``right`` behind its own, -1 all.
@@ -30,13 +35,14 @@ class Mask:
 
     @classmethod
     def make(cls, mask: str, window: Sequence[int] | None, sink: int | None) -> Mask:
-        if mask not in _MASKS:
-            raise InvalidArgument(unknown("mask", mask, _MASKS))
+        check_mask(mask)
         if mask == "generic" and window is None:
             raise InvalidArgument("mask 'generic' needs window=(left, right)")
         triangle = mask in ("top_left", "bottom_right")
-        if window is not None and len(window) != 2:
-            raise InvalidArgument(f"window is {window}; pass (left, right), numbers of keys or -1")
+        if window is not None and (not hasattr(window, "__len__") or len(window) != 2):
+            raise InvalidArgument(
+                f"window is {window!r}; pass (left, right), numbers of keys or -1"
+            )
         left, right = window if window is not None else (-1, 0 if triangle else -1)
         if left < -1 or right < -1:
             raise InvalidArgument(f"window is ({left}, {right}); pass numbers of keys, -1 for all")

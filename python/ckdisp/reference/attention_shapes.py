@@ -219,9 +219,16 @@ def laid_out(tensor: _Array, layout: str, packed: bool = False) -> _Array:
     return found[0] if packed else found
 
 
+def whole_numbers(given: Any, name: str) -> list[int]:
+    found = np.asarray(given)
+    if not (found.size == 0 or np.issubdtype(found.dtype, np.integer)):
+        raise InvalidArgument(f"{name} holds {found.dtype}; pass integers")
+    return [int(n) for n in found.reshape(-1)]
+
+
 def integers(given: Any, name: str, count: int, low: int, high: int, what: str) -> list[int]:
     """``count`` numbers from ``low`` to ``high``."""
-    numbers = [int(n) for n in np.asarray(given).reshape(-1)]
+    numbers = whole_numbers(given, name)
     if np.shape(given) != (count,):
         raise InvalidArgument(f"{name} has shape {np.shape(given)}; pass ({count},), {what}")
     for place, number in enumerate(numbers):
@@ -266,7 +273,7 @@ def _lengths(given: Any, batch: int, keys: _Array, starts: list[int] | None) -> 
 
 
 def _starts(given: Any, name: str, tensor: _Array) -> list[int]:
-    numbers = [int(n) for n in np.asarray(given).reshape(-1)]
+    numbers = whole_numbers(given, f"cu_seqlens_{name}")
     rising = all(a <= b for a, b in itertools.pairwise(numbers))
     if len(numbers) < 1 or numbers[0] != 0 or not rising or numbers[-1] > tensor.shape[2]:
         raise InvalidArgument(

@@ -49,8 +49,8 @@ def attention_splitkv(
     row that sees no key of a part has o = 0 and lse = -inf there. Arguments are those of
     :func:`attention_fwd`, and the results those of it behind a first dimension of the parts.
     """
-    if num_splits < 1:
-        raise InvalidArgument(f"num_splits is {num_splits}; pass 1 or more")
+    if not hasattr(num_splits, "__index__") or num_splits < 1:
+        raise InvalidArgument(f"num_splits is {num_splits!r}; pass an integer, 1 or more")
     heads = Heads.make(
         q, k, v, layout=layout, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, dtype=dtype,
         vlayout=vlayout, seqlens_k=seqlens_k, cache_batch_idx=cache_batch_idx,

@@ -12,7 +12,15 @@ import torch
 
 from ..codegen.errors import InvalidArgument
 from .kernels import dispatcher_for
-from .library import Tensor, autocast, check_dtype, check_tensor, define, differentiate
+from .library import (
+    Tensor,
+    autocast,
+    check_bias,
+    check_dtype,
+    check_tensor,
+    define,
+    differentiate,
+)
 
 _LAYOUTS = {3: "nwgc", 4: "nhwgc", 5: "ndhwgc"}
 _HOW = "SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups"
@@ -36,19 +44,23 @@ def conv(
     check_tensor(weight, "weight", 3, 5)
     rank = weight.dim()
     check_tensor(input, "input", rank - 1, rank)
+    check_bias(bias, weight)
     how = [_numbers(x, name, rank - 2) for name, x in
            (("stride", stride), ("padding", padding), ("dilation", dilation))]  # fmt: skip
     batched = input if input.dim() == rank else input.unsqueeze(0)
     out = torch.ops.ckdisp.conv_fwd(batched, weight, *how, groups)
     if bias is not None:
-        check_tensor(bias, "bias", 1, 1)
         out = out + bias.to(out.dtype).view(-1, *[1] * (rank - 2))
     return out if input.dim() == rank else out.squeeze(0)
 
 
-def _numbers(value: int | Sequence[int], name: str, count: int) -> list[int]:
-    numbers = [value] * count if isinstance(value, int | torch.SymInt) else value
-    if len(numbers) != count:
+def _numbers(value: Any, name: str, count: int) -> list[int]:
+    whole = (int, torch.SymInt)
+    numbers = [value] * count if isinstance(value, whole) else value
+    # A text is a sequence, too: of padding that PyTorch has a name for.
+    if not isinstance(numbers, Sequence) or isinstance(numbers, str):
+        numbers = ()
+    if len(numbers) != count or not all(isinstance(n, whole) for n in numbers):
         raise InvalidArgument(f"{name} is {value!r}; pass one integer, or {count} in a sequence")
     return list(numbers)
 

@@ -33,12 +33,14 @@ def scaled_dot_product_attention(
     """
     for name, t in (("query", query), ("key", key), ("value", value)):
         check_tensor(t, name, 2)
+    if attn_mask is not None:
+        check_tensor(attn_mask, "attn_mask", 0)
     if is_causal and attn_mask is not None:
         raise InvalidArgument("attn_mask and is_causal exclude each other; pass one of them")
     outer = [t.shape[:-2] for t in (query, key, value)]
     if enable_gqa:
         heads = [s[-1] if s else 1 for s in outer]
-        if heads[1] != heads[2] or heads[0] % heads[1] != 0:
+        if heads[1] != heads[2] or heads[1] == 0 or heads[0] % heads[1] != 0:
             raise InvalidArgument(
                 f"enable_gqa with {heads[0]} heads of query, {heads[1]} of key and {heads[2]} of "
                 "value; those of key and value must be equal and divide those of query"
@@ -84,6 +86,11 @@ def attention(
     rank = 4 if cu_seqlens_q is None else 3
     for name, t in (("q", q), ("k", k), ("v", v)):
         check_tensor(t, name, rank, rank)
+    more = {"bias": bias, "alibi_slopes": alibi_slopes}
+    more |= {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
+    for name, given in more.items():
+        if given is not None:
+            check_tensor(given, name, 1)
     o, lse = _fmha_fwd(
         *(q, k, v, bias, alibi_slopes, cu_seqlens_q, cu_seqlens_k),
         scale=scale, mask=mask, window=window, sink=sink, dropout_p=dropout_p,
@@ -156,7 +163,8 @@ def _bias(attn_mask: Tensor, query: Tensor, wanted: tuple[int, ...]) -> Tensor:
         return bias[None, None]
     if all(n == 1 for n in shape[:-3]):
         return bias.reshape(1, *bias.shape[-3:])
-    return bias.expand(*wanted[:-3], *bias.shape[-3:]).reshape(-1, *bias.shape[-3:])
+    batch = math.prod(wanted[:-3])
+    return bias.expand(*wanted[:-3], *bias.shape[-3:]).reshape(batch, *bias.shape[-3:])
 
 
 __all__ = ["attention", "scaled_dot_product_attention"]

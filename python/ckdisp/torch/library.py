@@ -73,4 +73,24 @@ def check_tensor(t: Tensor, name: str, least: int, most: int | None = None) -> N
         )
 
 
-__all__ = ["autocast", "check_dtype", "check_tensor", "define", "differentiate", "library"]
+def check_bias(bias: Tensor | None, weight: Tensor) -> None:
+    """Refuse a bias that is not one number for each result of ``weight``."""
+    if bias is None:
+        return
+    check_tensor(bias, "bias", 1, 1)
+    if bias.shape[0] != weight.shape[0]:
+        raise InvalidArgument(
+            f"bias has {bias.shape[0]} numbers, and weight {tuple(weight.shape)} gives "
+            f"{weight.shape[0]} results; pass one number for each"
+        )
+
+
+__all__ = [
+    "autocast",
+    "check_bias",
+    "check_dtype",
+    "check_tensor",
+    "define",
+    "differentiate",
+    "library",
+]

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from ..codegen.errors import InvalidArgument
 from .kernels import dispatcher_for
-from .library import Tensor, autocast, check_dtype, check_tensor, define, differentiate
+from .library import (
+    Tensor,
+    autocast,
+    check_bias,
+    check_dtype,
+    check_tensor,
+    define,
+    differentiate,
+)
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -24,10 +33,12 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"input has shape {tuple(input.shape)} and weight {tuple(weight.shape)}; their last "
             "dimensions must be equal"
         )
-    rows = input.reshape(-1, input.shape[-1]) if input.dim() != 2 else input
+    check_bias(bias, weight)
+    rows = input
+    if input.dim() != 2:
+        rows = input.reshape(math.prod(input.shape[:-1]), input.shape[-1])
     out = torch.ops.ckdisp.gemm(rows, weight.t())
     if bias is not None:
-        check_tensor(bias, "bias", 1, 1)
         out = out + bias.to(out.dtype)
     return out if input.dim() == 2 else out.reshape(*input.shape[:-1], weight.shape[0])
 
