@@ -43,12 +43,6 @@ FAMILY_DTYPES: dict[str, tuple[str, ...]] = {
 }
 
 
-_HEAD_TABLES = {
-    "fmha.splitkv_combine": "combine_head_dims",
-    **dict.fromkeys(BACKWARD, "bwd_head_dims"),
-}
-
-
 def head_dims(family: str, dtype: str) -> tuple[tuple[int, int], ...]:
     """The head dimensions of Q and K and of V and O that a family has kernels for."""
     names = {
