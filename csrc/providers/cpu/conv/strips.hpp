@@ -56,8 +56,9 @@ struct Strips {
   static constexpr int wide = static_cast<int>(
       most(longest, least(longest * 3 / 2, facts(T::key.arch).vector_registers - 4)));
 
-  // Strips of a line of so many pixels; short ones take as long as long ones, whose sums hide the
-  // latency of each other.
+  // About how many strips a line of so many pixels takes, for estimates of time: those of `some`
+  // from `longest` on, though `line` may begin with wider or shorter ones. Short strips take as
+  // long as long ones, whose sums hide the latency of each other.
   static constexpr Index strips(Index pixels) {
     Index count = 0;
     for (Index size = longest, left = pixels; left > 0; size = size > 4 ? size / 2 : 1) {
