@@ -266,7 +266,7 @@ struct Backward {
       if (range.start >= range.end) continue;
       const Index r = panel * mr, stop = least(range.end, count);
       if (!range.masked || is_finite(part, count)) {
-        add_keys(part, i, r, rows - r, range.start, stop);
+        add_keys(part, i, r, least(mr, rows - r), range.start, stop);
         continue;
       }
       // Nothing of a key that a row does not see, which may be NaN, reaches its gradient.
