@@ -334,6 +334,13 @@ def test_broken_rows_leave_the_gradients_of_other_keys_alone(
             close(got, wanted, 2 * TOLERANCE["fp32"], "gradients")
 
 
+def test_values_by_columns_in_pages_are_refused(dispatchers: list[ckdisp.Dispatcher]) -> None:
+    q, pages = np.zeros((1, 2, 3, 8), np.float32), np.zeros((4, 2, 8, 8), np.float32)
+    how = {"page_table": np.zeros((1, 4), np.int32), "seqlens_k": np.full(1, 20, np.int32)}
+    with pytest.raises(ckdisp.UnsupportedProblem, match="V by columns only without pages"):
+        dispatchers[0].fmha_splitkv(q, pages, pages, vlayout="c", **how)
+
+
 def test_nothing_to_attend_to(dispatchers: list[ckdisp.Dispatcher]) -> None:
     draw = random.Random(8)
     q = normal(draw, 2, 2, 5, 8)

@@ -77,8 +77,7 @@ struct FmhaSupport {
   static bool storage(const FmhaProblemData& p, Refusal* refusal) {
     if (p.vlayout == Order::c && (p.page_size > 0 || is_backward(key.family))) {
       return refuse(refusal, Reason::layout,
-                    "V is stored by columns, which a CPU kernel reads only forward and not in "
-                    "pages");
+                    "a CPU kernel takes V by columns only without pages, and not backward");
     }
     if (p.kv_memory_layout != FmhaKvLayout::vectorized) return true;
     constexpr Index numbers = 16 / T::size_in;
