@@ -334,6 +334,30 @@ def test_broken_rows_leave_the_gradients_of_other_keys_alone(
             close(got, wanted, 2 * TOLERANCE["fp32"], "gradients")
 
 
+@pytest.mark.parametrize("broken", ["q", "do"])
+def test_keys_that_a_broken_row_does_not_see_keep_their_gradients(
+    dispatchers: list[ckdisp.Dispatcher], broken: str
+) -> None:
+    draw = random.Random(15)
+    for row, how in (
+        (3, {"mask": "top_left"}),
+        (12, {"window": (-1, 3)}),
+        (40, {"mask": "top_left", "window": (7, 2), "sink": 3}),
+    ):
+        x = {name: normal(draw, 1, 1, 70, 24) for name in ("q", "do", "k", "v")}
+        x[broken][0, 0, row, 2] = np.nan
+        o, lse = attention_fwd(x["q"], x["k"], x["v"], return_lse=True, **how)
+        want = attention_bwd(x["do"], x["q"], x["k"], x["v"], **how)
+        sums = o.astype(np.float32), lse.astype(np.float32)
+        for dispatcher in dispatchers:
+            for name in names(dispatcher, "bwd_dq_dk_dv", "fp32"):
+                found = dispatcher.fmha_bwd(
+                    x["do"], x["q"], x["k"], x["v"], *sums, kernel=name, **how
+                )
+                for what, got, wanted in zip(("dq", "dk", "dv"), found, want, strict=True):
+                    close(got, wanted, 2 * TOLERANCE["fp32"], f"{what} {how} by {name}")
+
+
 def test_values_by_columns_in_pages_are_refused(dispatchers: list[ckdisp.Dispatcher]) -> None:
     q, pages = np.zeros((1, 2, 3, 8), np.float32), np.zeros((4, 2, 8, 8), np.float32)
     how = {"page_table": np.zeros((1, 4), np.int32), "seqlens_k": np.full(1, 20, np.int32)}

@@ -260,7 +260,16 @@ struct Backward {
       if (call.p.dbias_out) put_dbias(part, i + r, some, from, count, ranges[panel], r);
     }
     if (start >= end) return;
-    sum_over_rows(part, i, rows, key, start, least(end, count), ranges);
+    bool all_see_all = true;  // of keys start .. end
+    for (Index panel = 0; panel < panels; ++panel) {
+      const Range& range = ranges[panel];
+      all_see_all = all_see_all && !range.masked && range.start == start && range.end == end;
+    }
+    if (all_see_all || are_finite(part, i, rows)) {
+      sum_over_rows(part, i, rows, key, start, least(end, count), ranges);
+    } else {
+      sum_row_by_row(part, i, rows, key, count, ranges);
+    }
     for (Index panel = 0; panel < panels; ++panel) {
       const Range& range = ranges[panel];
       if (range.start >= range.end) continue;
@@ -297,6 +306,16 @@ struct Backward {
       }
     }
     return part.finite == 1;
+  }
+
+  // Whether all numbers of Q and dO in some rows are.
+  static bool are_finite(const Part& part, Index row, Index rows) {
+    const BackwardPlan& cut = part.call.cut;
+    for (Index i = row; i < row + rows; ++i) {
+      if (!all_finite<F>(part.q + i * cut.apart_q, cut.depth)) return false;
+      if (!all_finite<F>(part.d_o + i * cut.apart_o, cut.width)) return false;
+    }
+    return true;
   }
 
   static const float* unit() {
@@ -424,9 +443,8 @@ struct Backward {
   }
 
   // dV += P^T dO and dK += dS^T Q, for keys start .. end of the block.
-  static CKDISP_CPU_INLINE void sum_over_rows(Part& part, Index i, Index rows, Index key,
+  static CKDISP_CPU_INLINE void sum_over_rows(const Part& part, Index i, Index rows, Index key,
                                               Index start, Index end, const Range* ranges) {
-    const BackwardPlan& cut = part.call.cut;
     const Index panels = ceil_div(rows, mr);
     for (Index j = start; j < end;) {
       const Index height = Tile::height(end - j);
@@ -437,17 +455,40 @@ struct Backward {
       while (low < high && !looks(low)) ++low;
       while (high > low && !looks(high - 1)) --high;
       if (low < high) {
-        const Index first = low * mr, depth = least(high * mr, rows) - first;
-        const auto strip = Tile::template choose<ARows::across_k>(height);
-        strip({part.p + first * apart_p + j, apart_p, part.d_o + (i + first) * cut.apart_o,
-               cut.apart_o, nr, depth, cut.width / nr, part.dv + (key + j) * cut.width, cut.width},
-              unit());
-        strip({part.ds + first * apart_p + j, apart_p, part.q + (i + first) * cut.apart_q,
-               cut.apart_q, nr, depth, cut.depth / nr, part.dk + (key + j) * cut.depth, cut.depth},
-              unit());
+        const Index first = low * mr;
+        add_rows(part, i, first, least(high * mr, rows) - first, key, j, height);
       }
       j += height;
     }
+  }
+
+  // The same, but nothing of a row, which may be NaN, reaches the gradients of a key that it does
+  // not see.
+  static CKDISP_CPU_NOINLINE void sum_row_by_row(const Part& part, Index i, Index rows, Index key,
+                                                 Index count, const Range* ranges) noexcept {
+    for (Index r = 0; r < rows; ++r) {
+      const Range& range = ranges[r / mr];
+      each_seen(part.s, i + r, part.first + key, range.start, least(range.end, count),
+                [&](Index low, Index high) {
+                  for (Index j = low, height; j < high; j += height) {
+                    height = Tile::height(high - j);
+                    add_rows(part, i, r, 1, key, j, height);
+                  }
+                });
+    }
+  }
+
+  // What rows r .. r + rows of the block at row i add to `height` keys from key j of the block.
+  static CKDISP_CPU_INLINE void add_rows(const Part& part, Index i, Index r, Index rows, Index key,
+                                         Index j, Index height) {
+    const BackwardPlan& cut = part.call.cut;
+    const auto strip = Tile::template choose<ARows::across_k>(height);
+    strip({part.p + r * apart_p + j, apart_p, part.d_o + (i + r) * cut.apart_o, cut.apart_o, nr,
+           rows, cut.width / nr, part.dv + (key + j) * cut.width, cut.width},
+          unit());
+    strip({part.ds + r * apart_p + j, apart_p, part.q + (i + r) * cut.apart_q, cut.apart_q, nr,
+           rows, cut.depth / nr, part.dk + (key + j) * cut.depth, cut.depth},
+          unit());
   }
 };
 
