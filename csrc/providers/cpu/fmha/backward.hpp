@@ -114,8 +114,9 @@ struct Backward {
     Index b, head_k, chunk;
     Index first, keys;  // of the sequence
     float *q, *d_o, *dq, *kt, *vt, *k, *dk, *dv, *p, *ds;
-    Index head = 0;   // of Q
-    int finite = -1;  // whether the packed K is; -1 is not known
+    Index head = 0;  // of Q
+    // Whether the packed K is finite, and all packed rows of Q and dO; -1 is not known.
+    int finite = -1, finite_rows = -1;
     float factors[sk + RandomBytes::drawn];
 
     Part(const Call& c, Index part, Index thread)
@@ -167,6 +168,7 @@ struct Backward {
     const Call& call = part.call;
     const FmhaProblemData& p = call.p;
     const Index rows = part.s.q_len, padded = round_up(rows, mr);
+    part.finite_rows = -1;
     for (Index i = 0; i < padded; ++i) {
       // Rows that fill the last panel repeat the last one; nobody looks at what comes of them.
       const Index row = part.s.q_start + least(i, rows - 1);
@@ -308,8 +310,13 @@ struct Backward {
     return part.finite == 1;
   }
 
-  // Whether all numbers of Q and dO in some rows are.
-  static bool are_finite(const Part& part, Index row, Index rows) {
+  // Whether all numbers of Q and dO in some rows are finite: asked of all rows first, once.
+  static bool are_finite(Part& part, Index row, Index rows) {
+    if (part.finite_rows < 0) part.finite_rows = scan(part, 0, part.s.q_len) ? 1 : 0;
+    return part.finite_rows == 1 || scan(part, row, rows);
+  }
+
+  static bool scan(const Part& part, Index row, Index rows) {
     const BackwardPlan& cut = part.call.cut;
     for (Index i = row; i < row + rows; ++i) {
       if (!all_finite<F>(part.q + i * cut.apart_q, cut.depth)) return false;
