@@ -43,6 +43,7 @@ constexpr Name kSizes[] = {{"batch", &FmhaProblemData::batch},
                            {"page_size", &FmhaProblemData::page_size},
                            {"num_pages", &FmhaProblemData::num_pages},
                            {"pages_per_seq", &FmhaProblemData::pages_per_seq},
+                           {"cache_batches", &FmhaProblemData::cache_batches},
                            {"seqlen_new", &FmhaProblemData::seqlen_new},
                            {"num_splits", &FmhaProblemData::num_splits}};
 
@@ -171,6 +172,7 @@ void place(Call* call, void* memory) {
     a.seqstart_k = static_cast<const std::int32_t*>(at());
   }
   if (call->lengths_of_k != 0) a.seqlen_k = static_cast<const std::int32_t*>(at());
+  if (call->p.cache_batches != 0) a.cache_batch_idx = static_cast<const std::int32_t*>(at());
   a.page_table = static_cast<const std::int32_t*>(at());
   a.page_indptr = static_cast<const std::int32_t*>(at());
   a.k_new = at();

@@ -258,6 +258,8 @@ def test_reasons(driver: lab.Driver) -> None:
         command("supports", "pages", page_size=48): "pages: a page has 48 rows",
         command("supports", "prefill", page_size=16): "pages: a page has 16 rows, the kernel "
         "takes 1",
+        command("supports", "plain", cache_batches=3): "feature: cache_batch_idx chooses among 3",
+        command("supports", "split", cache_batches=3, seqlen_k=512): "ok",
         command("supports", "split", seqlen_q=1 << 20, batch=64): "shape: 67108864 rows of 64",
     }
     for answer, (case, wanted) in zip(driver.ask(*cases), cases.items(), strict=True):
@@ -268,6 +270,7 @@ def test_refusals_at_run(driver: lab.Driver, tmp_path: Path) -> None:
     cases = {
         command("run", "plain", at=0x10008): "alignment: Q is at 0x10008",
         command("run", "plain", lengths_of_k=1): "mode: sequences of K have lengths of their own",
+        command("run", "plain", cache_batches=3): "feature: cache_batch_idx is given, and the",
         command("run", "append", seqlen_new=1): "stage: the lengths of K is null",
         command("run", "main", at=0x10008): "prepare: alignment: Q is at 0x10008",
         command("run", "plain", device=-1): "device: -1",

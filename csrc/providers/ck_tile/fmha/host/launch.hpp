@@ -106,6 +106,11 @@ struct Launcher<Key> {
                         "sequences of K have lengths of their own, which the kernel reads in mode "
                         "group only");
         }
+        if (a.cache_batch_idx != nullptr) {
+          return refuse(refusal, Reason::feature,
+                        "cache_batch_idx is given, and the kernel reads the batches of K that Q "
+                        "has");
+        }
       }
       if constexpr (family == Family::fmha_splitkv) {
         return there({{"lse_acc", a.lse_acc}, {"o_acc", a.o_acc}}, refusal);

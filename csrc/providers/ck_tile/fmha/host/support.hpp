@@ -36,7 +36,7 @@ struct Support<Key> {
   static bool supports(const FmhaProblemData& p, Refusal* refusal) {
     return FmhaSignature<Key>::fits(p, refusal) && heads_fit(p, refusal) && sizes_fit(p, refusal) &&
            lengths_fit(p, refusal) && splits_fit(p, refusal) && pages_fit(p, refusal) &&
-           strides_fit(p, refusal);
+           batches_fit(p, refusal) && strides_fit(p, refusal);
   }
 
  private:
@@ -145,6 +145,14 @@ struct Support<Key> {
                     "a page has %lld rows, the kernel takes multiples of its tile's %lld",
                     number(p.page_size), number(rows));
     }
+  }
+
+  static bool batches_fit(const FmhaProblemData& p, Refusal* refusal) {
+    return family != Family::fmha_fwd || p.cache_batches == 0 ||
+           refuse(refusal, Reason::feature,
+                  "cache_batch_idx chooses among %lld batches of K, and the kernel reads those "
+                  "that Q has",
+                  number(p.cache_batches));
   }
 
   // A tensor as far as offsets reach: rows of one head.
