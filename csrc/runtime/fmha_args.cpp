@@ -3,6 +3,7 @@
 #include <ckdisp/fmha_problem.hpp>
 #include <ckdisp/names.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -256,17 +257,18 @@ class Indices {
                (p_.seqlen_new > 0 ? ", with " + number(p_.seqlen_new) + " new rows" : "") +
                ", more than the " + number(room) + " rows there is room for");
       }
-      if (rotates_by_rows() && used + p_.seqlen_q > p_.seqlen_k) {
-        refuse(where() + ", and q has " + number(p_.seqlen_q) +
-               " rows behind them, which go past the " + number(p_.seqlen_k) +
-               " places that have a rotation");
+      if (used + rotated_places() > p_.seqlen_k) {
+        refuse(where() + ", and q takes " + number(rotated_places()) +
+               " of the places behind them, past the " + number(p_.seqlen_k) +
+               " that have a rotation");
       }
     }
   }
 
-  // Whether each row of q is rotated at a place of its own.
-  bool rotates_by_rows() const {
-    return p_.rope != FmhaRope::none && p_.mask != FmhaMask::no && args_.q != nullptr;
+  // Places behind the keys in use at which rows of q are rotated: without a mask all at one.
+  std::int64_t rotated_places() const {
+    if (p_.rope == FmhaRope::none || args_.q == nullptr) return 0;
+    return p_.mask == FmhaMask::no ? std::min<std::int64_t>(1, p_.seqlen_q) : p_.seqlen_q;
   }
 
   // Keys of a sequence, those that are appended included.

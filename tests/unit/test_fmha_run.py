@@ -310,7 +310,7 @@ def test_appending_to_a_cache(disp, rope):
         np.testing.assert_array_equal(cache_k[b, :, others], k[b, :, others])
     assert (q == normal(B, H, 2, D)).all()
     with pytest.raises(
-        InvalidArgument, match="q has 3 rows behind them, which go past the 9 places"
+        InvalidArgument, match="q takes 3 of the places behind them, past the 9 that have"
     ):
         disp.fmha_appendkv(
             cache_k, cache_v, new_k, new_v, seqlens_k=used, q=normal(B, H, 3, D), rope=rope,
@@ -318,6 +318,22 @@ def test_appending_to_a_cache(disp, rope):
         )  # fmt: skip
     with pytest.raises(InvalidArgument, match=r"hold 8 at \[1\], with 2 new rows, more than the 9"):
         disp.fmha_appendkv(cache_k, cache_v, new_k, new_v, seqlens_k=used + 1)
+
+
+def test_queries_without_a_mask_stand_at_one_place(disp):
+    cache, none = normal(B, HK, 9, D), normal(B, HK, 0, D)
+    q, angles = normal(B, H, 3, D), np.outer(np.arange(9), [1.0, 0.3, 0.1])
+    cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    how = {"q": q, "rope": "interleaved", "rotary_cos": cos, "rotary_sin": sin}
+    rotated = disp.fmha_appendkv(cache, cache.copy(), none, none, seqlens_k=int32(3, 8), **how)
+    for b, place in enumerate((3, 8)):
+        turn = (cos[[place] * 3], sin[[place] * 3])
+        close(rotated[b], apply_rope(q[b], *turn, rope="interleaved"))
+    words = r"hold 9 at \[1\], and q takes 1 of the places behind them, past the 9 that have a rot"
+    with pytest.raises(InvalidArgument, match=words):
+        disp.fmha_appendkv(cache, cache.copy(), none, none, seqlens_k=int32(3, 9), **how)
+    how["q"] = q[:, :, :0]
+    disp.fmha_appendkv(cache, cache.copy(), none, none, seqlens_k=int32(3, 9), **how)
 
 
 def test_appending_to_pages(disp):
