@@ -182,6 +182,7 @@ void check_small_tensors(const FmhaProblemData& p, const FmhaArgs& args) {
     need(args.rotary_cos, "rotary_cos", "appended keys are rotated");
     need(args.rotary_sin, "rotary_sin", "appended keys are rotated");
   }
+  if (args.cache_batch_idx != nullptr) detail::check_chooses_batches(p);
   if (p.cache_batches > 0) {
     need(args.cache_batch_idx, "cache_batch_idx", "the cache has batches of its own");
   }

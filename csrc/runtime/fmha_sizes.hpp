@@ -9,6 +9,8 @@ namespace ckdisp::detail {
 
 // Throws InvalidArgument for counts that no attention has, or whose tensors do not fit addresses.
 void check_sizes(const FmhaProblemData& problem);
+// Throws InvalidArgument where cache_batch_idx has no batches of K and V to choose among.
+void check_chooses_batches(const FmhaProblemData& problem);
 
 // Elements from the first to behind the last of a tensor of (outer, heads, rows, size).
 struct FmhaExtent {

@@ -167,12 +167,7 @@ void check_pages(const FmhaProblemData& p) {
 
 void check_cache(const FmhaProblemData& p) {
   check_least("the number of batches of the cache", p.cache_batches, 0);
-  if (p.cache_batches == 0) return;
-  if (p.mode == FmhaMode::group || p.paged_kv) {
-    refuse(
-        std::string("cache_batch_idx chooses among the batches of k and v, and there are none ") +
-        (p.paged_kv ? "with pages" : "in mode group (cu_seqlens)") + "; leave it away");
-  }
+  if (p.cache_batches > 0) detail::check_chooses_batches(p);
 }
 
 void check_append(const FmhaProblemData& p) {
@@ -247,6 +242,20 @@ void check_tensors(const FmhaProblemData& p) {
 }  // namespace
 
 namespace detail {
+
+void check_chooses_batches(const FmhaProblemData& p) {
+  if (p.mode == FmhaMode::group || p.paged_kv) {
+    refuse(
+        std::string("cache_batch_idx chooses among the batches of k and v, and there are none ") +
+        (p.paged_kv ? "with pages" : "in mode group (cu_seqlens)") + "; leave it away");
+  }
+  const bool takes = p.family == Family::fmha_fwd || p.family == Family::fmha_splitkv ||
+                     p.family == Family::fmha_splitkv_combine || p.family == Family::fmha_appendkv;
+  if (!takes) {
+    refuse(std::string("cache_batch_idx chooses among the batches of k and v, and ") +
+           to_name(p.family) + " has those of q; leave it away");
+  }
+}
 
 void check_sizes(const FmhaProblemData& p) {
   const struct {

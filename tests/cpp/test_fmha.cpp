@@ -232,6 +232,17 @@ void refuses_batches_of_a_cache() {
                "there are none in mode group");
   CHECK_THROWS(validate(example().cache_batches(-1).data()), InvalidArgument,
                "the number of batches of the cache is -1");
+  CHECK_THROWS(validate(example(Family::fmha_bwd_dq_dk_dv).cache_batches(1).data()),
+               InvalidArgument, "fmha.bwd_dq_dk_dv has those of q");
+  // Nor where only the pointer is set: nothing there says how many batches there are.
+  args = arguments();
+  args.cache_batch_idx = chosen;
+  const FmhaProblem group = example().lengths(96, 160).group(186, 300);
+  CHECK_THROWS(validate(group.data(), args), InvalidArgument, "there are none in mode group");
+  CHECK_THROWS(validate(example(Family::fmha_bwd_dq_dk_dv).data(), args, false), InvalidArgument,
+               "fmha.bwd_dq_dk_dv has those of q");
+  CHECK_THROWS(validate(example(Family::fmha_splitkv).pages(16, 40, 10).data(), args, false),
+               InvalidArgument, "there are none with pages");
   std::int32_t twice[] = {3, 3}, used[] = {9, 9};
   args = arguments();
   args.cache_batch_idx = twice, args.seqlen_k = used;

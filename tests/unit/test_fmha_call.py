@@ -76,6 +76,15 @@ def test_a_problem_that_can_never_work_is_refused(name):
         problem(**how)
 
 
+def test_only_families_that_read_a_cache_have_its_batches():
+    for family in ("fwd", "splitkv", "splitkv_combine", "appendkv"):
+        assert problem(family, cache_batches=1).to_dict()["cache_batches"] == 1
+    for family in ("bwd", "bwd_dot_do_o", "bwd_convert_dq"):
+        full = "bwd_dq_dk_dv" if family == "bwd" else family
+        with pytest.raises(InvalidArgument, match=f"fmha.{full} has those of q; leave it away"):
+            problem(family, cache_batches=1)
+
+
 def test_unknown_names_are_told():
     with pytest.raises(InvalidKey, match=r"unknown family 'fwdd'.*did you mean 'fwd'"):
         problem("fwdd")
