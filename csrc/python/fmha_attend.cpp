@@ -212,7 +212,7 @@ class Attend : FmhaResolver {
     if (kind == FmhaQscale::kv_blockscale && !is_paged()) return;  // validate() says why not
     for (int i = 0; i < 3; ++i) {
       const RowView& view = i == 0 ? view_q_ : view_k_;
-      check_scales(kNames[i], kind, tensors[i],
+      check_scales(kNames[i], kind, tensors[i], options_.has(kNames[i]),
                    {batch_, view.heads, i == 0 ? length_q_ : length_k_, view.outer, i > 0});
     }
   }
@@ -271,12 +271,6 @@ class Attend : FmhaResolver {
     }
     call_.keep.push_back(std::move(made));
     return data;
-  }
-
-  static std::int64_t count_of(const Tensor& t) {
-    std::int64_t count = 1;
-    for (int i = 0; i < t.ndim; ++i) count *= t.shape[i];
-    return count;
   }
 
   // Whether every row belongs to a sequence that is computed.

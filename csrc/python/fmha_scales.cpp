@@ -4,18 +4,19 @@
 #include <ckdisp/names.hpp>
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 #include <string>
 #include <vector>
 
 namespace ckdisp::python {
 
-void check_scales(const char* name, FmhaQscale kind, const Tensor* scales,
+void check_scales(const char* name, FmhaQscale kind, const Tensor* scales, bool given,
                   const ScaledSizes& sizes) {
   constexpr std::int64_t block = 128;
   const std::string start = name;
-  if (kind == FmhaQscale::no) throw InvalidArgument(start + " is given, and qscale is no");
+  if (kind == FmhaQscale::no) {
+    if (!given) return;
+    throw InvalidArgument(start + " is given, and qscale is no");
+  }
   std::vector<std::int64_t> shape;
   const char* each = "one number";
   if (kind == FmhaQscale::blockscale) {
@@ -25,23 +26,19 @@ void check_scales(const char* name, FmhaQscale kind, const Tensor* scales,
     each = "one for each page and head";
     shape = {sizes.pages, sizes.heads};
   }
-  const auto count_of = [](auto begin, auto end) {
-    return std::accumulate(begin, end, std::int64_t{1}, std::multiplies<>());
-  };
-  const bool one = count_of(shape.begin(), shape.end()) == 1;
+  const std::int64_t count = count_of(shape.data(), shape.size());
+  std::string found = given ? " is one number" : " is missing";
   if (scales == nullptr) {
-    if (one) return;
+    if (count <= 1) return;
   } else {
-    const auto end = scales->shape + scales->ndim;
-    if (one ? count_of(scales->shape, end) == 1
-            : std::equal(shape.begin(), shape.end(), scales->shape, end)) {
-      return;
-    }
+    const bool fits = count == 1 ? count_of(*scales) == 1
+                                 : std::equal(shape.begin(), shape.end(), scales->shape,
+                                              scales->shape + scales->ndim);
+    if (fits) return;
+    found = " has shape " + shape_text(*scales);
   }
-  throw InvalidArgument(start + (scales == nullptr ? " is one number" : " has shape ") +
-                        (scales == nullptr ? "" : shape_text(*scales)) + ", and " + to_name(kind) +
-                        " has " + each + "; pass " +
-                        (one ? "a number" : shape_text(shape.data(), shape.size())));
+  throw InvalidArgument(start + found + ", and " + to_name(kind) + " has " + each + "; pass " +
+                        (count == 1 ? "a number" : shape_text(shape.data(), shape.size())));
 }
 
 }  // namespace ckdisp::python

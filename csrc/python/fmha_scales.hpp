@@ -18,8 +18,8 @@ struct ScaledSizes {
 
 // Throws InvalidArgument unless there are as many scales as a kernel reads: one, one for each
 // batch, head and 128 rows (blockscale), or one for each page and head (kv_blockscale, of K and V).
-// `scales` is null for one number.
-void check_scales(const char* name, FmhaQscale kind, const Tensor* scales,
+// `scales` is null for one number, and where nothing is `given`, which is 1.
+void check_scales(const char* name, FmhaQscale kind, const Tensor* scales, bool given,
                   const ScaledSizes& sizes);
 
 }  // namespace ckdisp::python

@@ -6,6 +6,8 @@
 #include <ckdisp/names.hpp>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <string>
 
 #include "cached.hpp"
@@ -148,6 +150,14 @@ std::string joined(const std::int64_t* numbers, std::size_t count) {
     text += (i == 0 ? "" : ", ") + std::to_string(numbers[i]);
   }
   return text;
+}
+
+std::int64_t count_of(const std::int64_t* sizes, std::size_t count) {
+  return std::accumulate(sizes, sizes + count, std::int64_t{1}, std::multiplies<>());
+}
+
+std::int64_t count_of(const Tensor& tensor) {
+  return count_of(tensor.shape, static_cast<std::size_t>(tensor.ndim));
 }
 
 std::string shape_text(const std::int64_t* sizes, std::size_t count) {

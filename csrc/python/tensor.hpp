@@ -74,6 +74,10 @@ struct Orders {
 };
 Orders orders_of(const Tensor& tensor);
 
+// Elements of a tensor.
+std::int64_t count_of(const std::int64_t* sizes, std::size_t count);
+std::int64_t count_of(const Tensor& tensor);
+
 // "3, 4", and "(3, 4)".
 std::string joined(const std::int64_t* numbers, std::size_t count);
 std::string shape_text(const std::int64_t* sizes, std::size_t count);

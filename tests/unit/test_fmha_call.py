@@ -229,10 +229,11 @@ def test_bad_pages_are_refused(naive_fmha):
 FP8 = np.dtype(ml_dtypes.float8_e4m3fn)
 BAD_SCALES = {
     "one for all blocks": (
-        {"qscale": "blockscale"},
+        {"q_scale": 2.0, "qscale": "blockscale"},
         r"q_scale is one number, and blockscale has one for each batch, head and 128 rows; "
         r"pass \(2, 4, 2\)",
     ),
+    "no scales": ({"qscale": "blockscale"}, r"q_scale is missing, and .*; pass \(2, 4, 2\)"),
     "blocks of too many rows": (
         {"q_scale": zeros(2, 4, 2), "k_scale": zeros(2, 2, 1)},
         r"k_scale has shape \(2, 2, 1\), and blockscale .* pass \(2, 2, 3\)",
@@ -246,6 +247,10 @@ BAD_SCALES = {
         r"q_scale has shape \(2,\), and pertensor has one number; pass a number",
     ),
     "a scale for nothing": ({"q_scale": 2.0, "qscale": "no"}, "q_scale is given, and qscale is no"),
+    "one of a key for nothing": (
+        {"k_scale": 2.0, "qscale": "no"},
+        "k_scale is given, and qscale is no",
+    ),
     "half numbers": ({"q_scale": zeros(1, dtype=np.float16)}, "q_scale holds fp16, and a scale"),
 }
 
@@ -256,6 +261,15 @@ def test_bad_scales_are_refused(naive_fmha, name):
     q, k = zeros(2, 4, 130, 8, dtype=FP8), zeros(2, 2, 300, 8, dtype=FP8)
     with pytest.raises(InvalidArgument, match=words):
         Dispatcher(Registry.load(naive_fmha)).fmha_fwd(q, k, k, **how)
+
+
+def test_nothing_is_scaled_without_scales(naive_fmha):
+    disp = Dispatcher(Registry.load(naive_fmha))
+    q, empty = np.ones((2, 4, 5, 8), np.float32), zeros(0, 4, 130, 8, dtype=FP8)
+    np.testing.assert_array_equal(disp.fmha_fwd(q, q, q, qscale="no"), disp.fmha_fwd(q, q, q))
+    # No blocks, no scales: all that is missing is a kernel.
+    with pytest.raises(KernelNotFound, match="fp8"):
+        disp.fmha_fwd(empty, empty, empty, qscale="blockscale")
 
 
 def test_scales_of_pages_are_those_of_the_pages(naive_fmha):
