@@ -261,13 +261,18 @@ class Attend : FmhaResolver {
   }
 
   // A new tensor, which becomes the next result. What no kernel writes of it is 0, on a CPU.
-  void* result(const nb::tuple& shape, Dtype dtype, bool is_written) {
+  // `empty` is another number for that, of fp32.
+  void* result(const nb::tuple& shape, Dtype dtype, bool is_written, float empty = 0) {
     Tensor made;
     nb::object object = new_output(*q_, shape, dtype, place_.fnuz, kAny, &made);
     call_.results.push_back({std::move(object)});
     void* data = made.data;
     if (!is_written && made.device < 0) {
-      std::memset(data, 0, static_cast<std::size_t>(count_of(made) * size_of(dtype)));
+      if (empty == 0) {
+        std::memset(data, 0, static_cast<std::size_t>(count_of(made) * size_of(dtype)));
+      } else {
+        std::fill_n(static_cast<float*>(data), count_of(made), empty);
+      }
     }
     call_.keep.push_back(std::move(made));
     return data;
@@ -302,13 +307,10 @@ class Attend : FmhaResolver {
     if (p.lse_out) {
       args.lse = static_cast<float*>(result(
           group_ ? nb::make_tuple(o.heads, o.rows) : nb::make_tuple(o.outer, o.heads, o.rows),
-          Dtype::fp32, true));
-      if (!all) {
-        std::fill_n(args.lse, o.heads * o.rows, -std::numeric_limits<float>::infinity());
-      }
+          Dtype::fp32, all, -std::numeric_limits<float>::infinity()));
     }
     if (p.store_randval) {
-      args.randval = result(cells_shape(), Dtype::int8, !group_);
+      args.randval = result(cells_shape(), Dtype::int8, !group_ && args.seqlen_k == nullptr);
       call_.results.back().is_bytes = true;
     }
   }

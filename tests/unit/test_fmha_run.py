@@ -186,6 +186,16 @@ def test_dropout_is_reproducible_and_stored(disp):
     assert (o != disp.fmha_fwd(q, k, v, **{**how, "seed": 7})).any()
 
 
+def test_random_bytes_of_keys_that_are_not_in_use_are_0(disp):
+    q, k, v = tensors()
+    before = np.full((B, H, SQ, SK), 90, np.uint8)
+    del before  # NumPy gives its memory to the next array of the size
+    how = {"dropout_p": 0.4, "return_randval": True, "seqlens_k": int32(3, 7)}
+    randval = disp.fmha_fwd(q, k, v, **how)[1]
+    assert (randval[0, :, :, 3:] == 0).all()
+    assert (randval[1] != 0).any()
+
+
 @pytest.mark.parametrize("how", [{}, {"mask": "top_left"}, {"bias": normal(SQ, SK, seed=3)}])
 def test_gradients(disp, naive_fmha, how):
     q, k, v = tensors()
