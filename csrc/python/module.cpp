@@ -3,7 +3,6 @@
 
 NB_MODULE(_core, module) {
   using namespace ckdisp::python;
-  namespace nb = nanobind;
   module.doc() = "The C++ runtime of ckdisp. Use the classes of the package, which wrap these.";
   make_cached();
   bind_errors(module);

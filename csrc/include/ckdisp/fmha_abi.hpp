@@ -156,7 +156,8 @@ struct FmhaArgs {
   float soft_cap = 0;
   float dropout_p = 0;
   std::uint64_t seed = 0, offset = 0;  // of Philox
-  // skip_min_seqlen_q: sequences of so many rows of Q or less are left out, their O not written.
+  // skip_min_seqlen_q: sequences of so many rows of Q or less are left out: neither their O nor
+  // their LSE is written.
   std::int64_t min_seqlen_q = 0;
 };
 
