@@ -23,11 +23,26 @@ from .errors import InvalidKey
 from .key import KernelKey
 from .ops import key_classes
 from .rules import Rule
-from .schema import columns_of, fields_by_name
+from .schema import columns_of, fields_by_name, without_zeros
 
 Value = Callable[[KernelKey], Any]
 
 _MAX_LENGTH = 10_000
+
+
+def _short(value: Any) -> Any:
+    """Numbers of a field without the zeros that it ends with, as names and JSON show them."""
+    if not isinstance(value, tuple) or not all(isinstance(n, int) for n in value):
+        return value
+    return without_zeros(value)
+
+
+def _is_in(value: Any, listed: Any) -> bool:
+    if isinstance(listed, str):
+        return value in listed
+    return _short(value) in [_short(item) for item in listed]
+
+
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: lambda x, y: _short(x) == _short(y),
     ast.NotEq: lambda x, y: _short(x) != _short(y),
@@ -35,7 +50,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda x, y: _is_in(x, y),
+    ast.In: _is_in,
     ast.NotIn: lambda x, y: not _is_in(x, y),
 }
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -219,22 +234,6 @@ def _compare(node: ast.Compare) -> Value:
         return True
 
     return holds
-
-
-def _short(value: Any) -> Any:
-    """Numbers of a field without the zeros that it ends with, as names and JSON show them."""
-    if not isinstance(value, tuple) or not all(isinstance(n, int) for n in value):
-        return value
-    size = len(value)
-    while size and value[size - 1] == 0:
-        size -= 1
-    return value[:size]
-
-
-def _is_in(value: Any, listed: Any) -> bool:
-    if isinstance(listed, str):
-        return value in listed
-    return _short(value) in [_short(item) for item in listed]
 
 
 def _check_literals(field: ast.expr, other: ast.expr) -> None:

@@ -13,9 +13,8 @@ from .columns import Array, Columns, from_keys
 from .errors import InvalidKey
 from .key import KernelKey
 from .names import names_of
-from .space import Space
+from .space import Space, chunks
 
-_CHUNK = 1 << 12
 # Comparing overlapping spaces enumerates one of them; beyond this it would seem to hang.
 _MAX_ENUMERATED = 1 << 26
 # Filtering by text goes through the rows of at most so many keys, a second's work.
@@ -105,8 +104,8 @@ class SpacePart:
         return self.keys(np.array([position]))[0]
 
     def __iter__(self) -> Iterator[KernelKey]:
-        for start in range(0, len(self), _CHUNK):
-            yield from self.keys(np.arange(start, min(start + _CHUNK, len(self))))
+        for positions in chunks(len(self)):
+            yield from self.keys(positions)
 
     def __contains__(self, key: object) -> bool:
         if type(key) is not self.space.key_class:
@@ -122,8 +121,7 @@ class SpacePart:
         return self.space.keys(self._in_space(positions))
 
     def names(self) -> Iterator[str]:
-        for start in range(0, len(self), _CHUNK):
-            positions = np.arange(start, min(start + _CHUNK, len(self)))
+        for positions in chunks(len(self)):
             yield from names_of(self.space.key_class, self.columns(positions))
 
     def filter(self, text: str) -> SpacePart | None:
@@ -144,8 +142,7 @@ class SpacePart:
         if self.positions is None and len(self) > _MAX_ORDERED:
             return SpacePart(self.space.narrow(rules))
         kept = [np.zeros(0, np.int64)]
-        for start in range(0, len(self), _CHUNK):
-            positions = np.arange(start, min(start + _CHUNK, len(self)))
+        for positions in chunks(len(self)):
             columns = self.columns(positions)
             masks = [np.broadcast_to(r.valid(columns), positions.shape) for r in rules]
             kept.append(positions[np.logical_and.reduce(masks)])
@@ -208,7 +205,6 @@ def _remove_space(part: SpacePart, other: SpacePart) -> Part:
             "narrow them with where, or sample them"
         )
     kept = [np.zeros(0, np.int64)]
-    for start in range(0, len(part), _CHUNK):
-        positions = np.arange(start, min(start + _CHUNK, len(part)))
+    for positions in chunks(len(part)):
         kept.append(positions[~other.find(part.columns(positions))])
     return part.select(np.concatenate(kept))

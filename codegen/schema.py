@@ -21,6 +21,14 @@ _META = "ckdisp"
 INT_MAX = 2**31 - 1
 
 
+def without_zeros(numbers: tuple[int, ...], least: int = 0) -> tuple[int, ...]:
+    """``numbers`` without the zeros that they end with, but at least ``least`` of them."""
+    size = len(numbers)
+    while size > least and numbers[size - 1] == 0:
+        size -= 1
+    return numbers[:size]
+
+
 @dataclass(frozen=True)
 class FieldSpec:
     """One field of a key.
@@ -74,10 +82,7 @@ class FieldSpec:
 
     def written(self, value: tuple[int, ...]) -> tuple[int, ...]:
         """The numbers of an ``ints`` field that names and JSON show."""
-        size = len(value)
-        while size > self.least and value[size - 1] == 0:
-            size -= 1
-        return value[:size]
+        return without_zeros(value, self.least)
 
     def component(self, value: Any, name: str) -> int:
         """One checked component of an ``ints`` field, called ``name`` in errors."""

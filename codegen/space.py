@@ -21,6 +21,12 @@ from .schema import columns_of, fields_by_name
 _CHUNK = 1 << 12
 
 
+def chunks(length: int) -> Iterator[Array]:
+    """The positions 0 .. ``length``, as many at a time as keys and columns of them take well."""
+    for start in range(0, length, _CHUNK):
+        yield np.arange(start, min(start + _CHUNK, length))
+
+
 def axis(key_class: type[KernelKey], names: str, rows: Sequence[Any]) -> Axis:
     """An axis over the space-separated field or column ``names``.
 
@@ -89,8 +95,8 @@ class Space:
         return self.keys(np.array([position]))[0]
 
     def __iter__(self) -> Iterator[KernelKey]:
-        for start in range(0, len(self), _CHUNK):
-            yield from self.keys(np.arange(start, min(start + _CHUNK, len(self))))
+        for positions in chunks(len(self)):
+            yield from self.keys(positions)
 
     def __contains__(self, key: object) -> bool:
         if type(key) is not self.key_class:
