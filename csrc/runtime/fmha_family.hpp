@@ -22,6 +22,7 @@ enum FmhaFeature : unsigned {
   kFmhaColumnV = 1u << 12,
   kFmhaDbias = 1u << 13,
   kFmhaDeterministic = 1u << 14,
+  kFmhaCache = 1u << 15,  // batches of K and V for cache_batch_idx to choose among
 };
 
 struct FmhaFamily {
@@ -39,14 +40,14 @@ constexpr FmhaFamily fmha_family(Family family) {
   switch (family) {
     case Family::fmha_fwd: {
       constexpr unsigned all = forward | kFmhaDropout | kFmhaSkip | kFmhaColumnV;
-      return {true, "the forward pass", all, all};
+      return {true, "the forward pass", all | kFmhaCache, all};
     }
     case Family::fmha_splitkv: {
       constexpr unsigned all = forward | kFmhaPages | kFmhaColumnV;
-      return {true, "the forward pass in parts", all, all & ~kFmhaLse};
+      return {true, "the forward pass in parts", all | kFmhaCache, all & ~kFmhaLse};
     }
     case Family::fmha_splitkv_combine:
-      return {true, "the sum of the parts", forward | kFmhaPages | kFmhaColumnV,
+      return {true, "the sum of the parts", forward | kFmhaPages | kFmhaColumnV | kFmhaCache,
               kFmhaGroup | kFmhaLse | kFmhaQscale};
     case Family::fmha_pagedkv: {
       constexpr unsigned all = forward | kFmhaPages | kFmhaSkip;
@@ -54,7 +55,7 @@ constexpr FmhaFamily fmha_family(Family family) {
     }
     case Family::fmha_appendkv: {
       constexpr unsigned all = kFmhaPages | kFmhaRope | kFmhaColumnV;
-      return {true, "appending to a cache", all | kFmhaMask, all};
+      return {true, "appending to a cache", all | kFmhaMask | kFmhaCache, all};
     }
     case Family::fmha_batch_prefill: {
       constexpr unsigned all = forward | kFmhaDropout | kFmhaPages | kFmhaKvForms;

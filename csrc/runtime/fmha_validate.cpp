@@ -249,9 +249,7 @@ void check_chooses_batches(const FmhaProblemData& p) {
         std::string("cache_batch_idx chooses among the batches of k and v, and there are none ") +
         (p.paged_kv ? "with pages" : "in mode group (cu_seqlens)") + "; leave it away");
   }
-  const bool takes = p.family == Family::fmha_fwd || p.family == Family::fmha_splitkv ||
-                     p.family == Family::fmha_splitkv_combine || p.family == Family::fmha_appendkv;
-  if (!takes) {
+  if ((fmha_family(p.family).takes & kFmhaCache) == 0) {
     refuse(std::string("cache_batch_idx chooses among the batches of k and v, and ") +
            to_name(p.family) + " has those of q; leave it away");
   }
