@@ -122,7 +122,7 @@ def fmha_demo(dtype: str, quick: bool, threads: int | None, say: Say) -> dict[st
     }
     block = Block.make(s, tokens, element_type(dtype))
     decoder = Dispatcher(registry, num_threads=1)
-    passes = _Passes(block, [dispatcher] * (1 if quick else RUNS), decoder, dtype)
+    passes = _Passes(block, dispatcher, decoder, dtype, 1 if quick else RUNS)
     return show(passes.rows(), COLUMNS, about, LEGEND, say)
 
 
@@ -143,15 +143,16 @@ def _kernels(dtype: str) -> KernelSet:
 
 @dataclass(frozen=True)
 class _Passes:
-    """The ways through a block, one with each of ``dispatchers``, of which medians are told.
+    """The ways through a block, of which the medians of ``runs`` passes are told; of one to decode.
 
     A token at a time is too little work for several threads, which would wait for each other.
     """
 
     block: Block
-    dispatchers: Sequence[Dispatcher]
+    dispatcher: Dispatcher
     decoder: Dispatcher
     dtype: str
+    runs: int
 
     @property
     def tolerance(self) -> float:
@@ -165,26 +166,27 @@ class _Passes:
             found, kept[:] = block_parts.forward(self.block, steps)
             return found
 
-        results = yield from self._timed("forward", forward, wanted, self.dispatchers)
+        results = yield from self._timed("forward", forward, wanted, self.dispatcher, self.runs)
         ways = {"pagedkv": {}, "splitkv": {"num_splits": block_parts.SPLITS}}
         for method, options in ways.items():
             way = f"decode {method}"
             decode = partial(block_parts.decode, self.block, f"fmha_{method}", options)
-            again = yield from self._timed(way, decode, wanted, [self.decoder])
+            again = yield from self._timed(way, decode, wanted, self.decoder, 1)
             error = largest_error(again[OUT][0], results[OUT][0])
             yield Row(way, AGREE, (), None, None, error, self.tolerance)
         backward = partial(block_parts.backward, self.block, kept)
-        yield from self._timed("backward", backward, gradients, self.dispatchers)
+        yield from self._timed("backward", backward, gradients, self.dispatcher, self.runs)
 
     def _timed(
         self,
         way: str,
         run: Callable[[Steps], Tensors],
         wanted: Tensors,
-        dispatchers: Sequence[Dispatcher],
+        dispatcher: Dispatcher,
+        runs: int,
     ) -> Generator[Row, None, Tensors]:
         """The steps of a pass in the order that they run in; what the last of the passes found."""
-        passes = [Steps(dispatcher) for dispatcher in dispatchers]
+        passes = [Steps(dispatcher) for _ in range(runs)]
         for steps in passes:
             found = run(steps)
         flops = self.block.flops(gradients=way == "backward")
