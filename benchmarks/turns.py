@@ -43,12 +43,19 @@ def interleaved(calls: dict[str, Call], seconds: float, threads: int) -> dict[st
 
 
 def burst(call: Call, clock: Callable[[], float]) -> list[float]:
-    """Seconds of consecutive calls, for about ``BURST`` seconds, at least one."""
+    """Seconds of consecutive calls, for about ``BURST`` seconds, at least one.
+
+    A result lives until the next one is there, as in a program that binds it to a name: libraries
+    then write to memory in the same state, whether their allocators hand out the last block again
+    or not.
+    """
     taken = []
+    result = None
     while not taken or sum(taken) < BURST:
         start = clock()
-        call()
+        result = call()
         taken.append(clock() - start)
+    del result
     return taken
 
 
@@ -62,4 +69,6 @@ def environment(threads: str) -> dict[str, str]:
     """The environment of a process whose libraries, which read it when loaded, use ``threads``."""
     # A core type or cache size forced on OpenBLAS would slow it down.
     env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-    return env | {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+    env |= {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
+    # Memory that goes back to the system at each call would cost more than many a call itself.
+    return env | {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 36)}

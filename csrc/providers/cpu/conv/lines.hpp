@@ -87,6 +87,7 @@ class Lines {
  public:
   using S = typename T::S;
   static constexpr Index lanes = T::lanes, size = size_of(D);
+  static constexpr int together = 4;  // vectors
 
   Lines(const LineLayout& layout, float* floats, Index* held)
       : layout_(layout), floats_(floats), held_(held) {
@@ -119,13 +120,20 @@ class Lines {
     const Index next = layout_.pixels * pixel;
     const Index whole = channels_ / lanes;
     for (Index i = 0; i < layout_.pixels; ++i, from += pixel, to += lanes) {
-      for (Index v = 0; v < whole; ++v) {
-        __builtin_prefetch(from + next + v * lanes * size, 0, 2);
-        store(to + v * vector, load_as_float<D, S>(from + v * lanes * size, lanes));
+      Index v = 0;
+      for (; v + together <= whole; v += together) {
+        const char* const own = from + v * lanes * size;
+        float* const out = to + v * vector;
+        unroll<together>([&](auto j) CKDISP_CPU_LAMBDA {
+          if constexpr (j * lanes * size % 64 == 0) {
+            __builtin_prefetch(own + next + j * lanes * size, 0, 2);
+          }
+          store(out + j * vector, load_as_float<D, S>(own + j * lanes * size, lanes));
+        });
       }
-      if (whole * lanes < channels_) {
-        const char* own = from + whole * lanes * size;
-        store(to + whole * vector, load_as_float<D, S>(own, channels_ - whole * lanes));
+      for (; v * lanes < channels_; ++v) {
+        const char* const own = from + v * lanes * size;
+        store(to + v * vector, load_as_float<D, S>(own, least(lanes, channels_ - v * lanes)));
       }
     }
   }

@@ -109,6 +109,11 @@ struct Strips {
   template <Summed How, int Apart, int Pixels>
   static CKDISP_CPU_NOINLINE void sums(const Strip& strip, Index first, Index end,
                                        Index strips) noexcept {
+    if constexpr (How == Summed::own && Apart != 0) {
+      if (strip.taps == 3 && strip.lines > 0 && strip.channels == lanes) {
+        return three_taps<Apart, Pixels>(strip, first, end, strips);
+      }
+    }
     const Index depth = strip.depth;
     for (; strips > 0; --strips, first += Pixels) {
       if (first + Pixels > end) first = end - Pixels;
@@ -135,6 +140,37 @@ struct Strips {
       unroll<Pixels>([&](auto i) CKDISP_CPU_LAMBDA {
         store_partial<size_of(To)>(to, from_float<To, S>(acc[i]), strip.channels);
         to += strip.to_step;
+      });
+    }
+  }
+
+  // Of depthwise ones with three taps along the line. Strips are short: all else counts too.
+  template <int Apart, int Pixels>
+  static CKDISP_CPU_INLINE void three_taps(const Strip& strip, Index first, Index end,
+                                           Index strips) {
+    const float* const weights = strip.weights + strip.first_weight;
+    const Index weight_step = strip.weight_step, to_step = strip.to_step, offset = strip.offset;
+    const MetLine* const met = strip.met;
+    const MetLine* const last = met + strip.lines;
+    char* const line = strip.to;
+    for (; strips > 0; --strips, first += Pixels) {
+      if (first + Pixels > end) first = end - Pixels;
+      const Index start = offset + first * (Apart * lanes);
+      F acc[Pixels];
+      const auto add = [&](const MetLine* from, auto begins) CKDISP_CPU_LAMBDA {
+        const float* in = from->line + start;
+        __asm__("" : "+r"(in));  // hides that taps share pixels: too many to keep in registers
+        slide<Apart, 3, begins>(weights + from->tap * lanes, weight_step, acc,
+                                [&](int i) CKDISP_CPU_LAMBDA { return load<F>(in + i * lanes); });
+      };
+      add(met, std::true_type{});
+      for (const MetLine* from = met + 1; from != last; ++from) {
+        add(from, std::false_type{});
+      }
+      char* to = line + first * to_step;
+      unroll<Pixels>([&](auto i) CKDISP_CPU_LAMBDA {
+        store(to, from_float<To, S>(acc[i]));
+        to += to_step;
       });
     }
   }
@@ -169,8 +205,8 @@ struct Strips {
     }
   }
 
-  // acc[p] += source(p * Apart + t) * weight t, each source pixel read once.
-  template <int Apart, int Taps, int Pixels, class Source>
+  // acc[p] += source(p * Apart + t) * weight t, each source pixel read once. Sums may begin here.
+  template <int Apart, int Taps, bool Begins = false, int Pixels, class Source>
   static CKDISP_CPU_INLINE void slide(const float* w, Index weight_step, F (&acc)[Pixels],
                                       const Source& source) {
     F weight[Taps];
@@ -186,7 +222,11 @@ struct Strips {
           const F in = source(i);
           unroll<high - low + 1>([&](auto k) CKDISP_CPU_LAMBDA {
             constexpr int p = low + k;
-            acc[p] += in * weight[i - p * Apart];
+            if constexpr (Begins && i == p * Apart) {
+              acc[p] = in * weight[0];
+            } else {
+              acc[p] += in * weight[i - p * Apart];
+            }
           });
         }
       });
