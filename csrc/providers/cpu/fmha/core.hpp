@@ -24,6 +24,8 @@ struct FmhaTraits {
   static constexpr Dtype bias = size_of(in) == 1 ? Dtype::fp32 : in;
   static constexpr int size_in = size_of(in);
   static constexpr int size_out = size_of(out);
+  // Whether results are good for three digits at most.
+  static constexpr bool rough = out != Dtype::fp32 && out != Dtype::fp16;
   static constexpr int size_bias = size_of(bias);
 
   // The register tile: two vectors wide; the accumulators, a row of B and a number of A must fit.
@@ -86,19 +88,20 @@ CKDISP_CPU_INLINE bool all_finite(const float* from, Index count) {
   return sum_of_lanes(zeros) == 0;
 }
 
-// 2^x for x <= 126; 0 below -127. NaN goes through. A few units in the last place exact, or to 3e-6
-// if `Rough`, which is plenty for weights of numbers of 16 bits.
+// 2^x for x <= 126; 0 below -127. NaN goes through. A few units in the last place exact, or to 1e-4
+// if `Rough`.
 template <class S, bool Rough = false>
 CKDISP_CPU_INLINE typename S::F power_of_2(typename S::F x) {
   using F = typename S::F;
   using U = typename S::U;
   x = larger<S>(splat<F>(-127.0f), x);
-  // The low bits of `shifted` are the nearest integer. At -127 the sum of exponents is all zeros.
+  // The low bits of `shifted` are the nearest integer. At -127 the sum of exponents is all zeros: y
+  // is 1.
   const F shifted = x + 12582912.0f;
   const F r = x - (shifted - 12582912.0f);
   const float fine[] = {1.0f,          0.693147004f,   0.240222424f,
                         0.0555073358f, 0.00967151299f, 0.00132647273f};
-  const float rough[] = {1.0f, 0.693124175f, 0.240240991f, 0.0559064262f, 0.00958285294f};
+  const float rough[] = {1.0f, 0.693282928f, 0.242210954f, 0.0550089292f};
   F y;
   if constexpr (Rough) {
     y = polynomial(r, rough);

@@ -280,6 +280,11 @@ struct Forward {
     }
   }
 
+  // Fetches numbers ahead of their use.
+  static CKDISP_CPU_INLINE void fetch(const float* from, Index count) {
+    for (Index i = 0; i < count; i += 16) __builtin_prefetch(from + i);
+  }
+
   template <bool Thin>
   static CKDISP_CPU_INLINE void one_panel(Part& part, Index i, Index key, Index count) {
     const Sequence& s = part.s;
@@ -296,8 +301,11 @@ struct Forward {
     keys.end = round_up(keys.end, nr);
     const bool sees_start = s.visible(high_row).low <= most(key, s.sink);
     keys.masked = !sees_start || s.visible(low_row).high < key + keys.end || keys.end > count;
-    score<Thin>(part, i, rows, keys);
     const Call& call = part.call;
+    // What comes next is far away in long sequences.
+    fetch(part.o + i * call.cut.width, rows * call.cut.width);
+    score<Thin>(part, i, rows, keys);
+    if (i + mr < part.count) fetch(part.q + (i + mr) * call.cut.depth, mr * call.cut.depth);
     float keep[mr] = {};
     softmax(part, i, rows, keys, keep);
     if (call.p.dropout) drop(part, i, rows, keys);
@@ -376,32 +384,48 @@ struct Forward {
     }
   }
 
-  // Scores become powers; `keep` is what earlier sums are to be multiplied by.
+  // Scores become powers; `keep` is what earlier sums are to be multiplied by. All rows step by
+  // step: what one waits for is hidden by the others.
   static CKDISP_CPU_INLINE void softmax(Part& part, Index i, Index rows, const Keys& keys,
                                         float (&keep)[mr]) {
+    F lines[mr];
     for (Index r = 0; r < rows; ++r) {
-      float* const line = part.scores + r * sk;
+      const float* const line = part.scores + r * sk;
       F top[2] = {splat<F>(minus_infinity), splat<F>(minus_infinity)};
       for (Index j = keys.start; j < keys.end; j += nr) {
         unroll<2>([&](auto v) CKDISP_CPU_LAMBDA {
           top[v] = larger<S>(load<F>(line + j + v * lanes), top[v]);
         });
       }
+      lines[r] = larger<S>(top[0], top[1]);
+    }
+    float base[mr], change[round_up(mr, lanes)] = {};
+    for (Index r = 0; r < rows; ++r) {
       const float before = part.max[i + r];
-      float max = largest_lane(larger<S>(top[0], top[1]));
+      float max = largest_lane(lines[r]);
       max = before > max ? before : max;
       part.max[i + r] = max;
-      const float base = max == minus_infinity ? 0.0f : max;
+      base[r] = max == minus_infinity ? 0.0f : max;
+      change[r] = before - base[r];
+    }
+    for (Index r = 0; r < rows; ++r) {
+      float* const line = part.scores + r * sk;
       F sums[2] = {};
       for (Index j = keys.start; j < keys.end; j += nr) {
         unroll<2>([&](auto v) CKDISP_CPU_LAMBDA {
-          const F power = power_of_2<S, T::size_in != 4>(load<F>(line + j + v * lanes) - base);
+          const F power = power_of_2<S, T::rough>(load<F>(line + j + v * lanes) - base[r]);
           store(line + j + v * lanes, power);
           sums[v] += power;
         });
       }
-      keep[r] = power_of_2<S>(before - base);
-      part.sum[i + r] = part.sum[i + r] * keep[r] + sum_of_lanes(sums[0] + sums[1]);
+      lines[r] = sums[0] + sums[1];
+    }
+    for (Index r = 0; r < mr; r += lanes) {
+      store(change + r, power_of_2<S>(load<F>(change + r)));
+    }
+    for (Index r = 0; r < rows; ++r) {
+      keep[r] = change[r];
+      part.sum[i + r] = part.sum[i + r] * keep[r] + sum_of_lanes(lines[r]);
     }
   }
 
