@@ -81,6 +81,9 @@ def key(name: str, arch: str) -> FmhaKey:
         "bias": match["bias"],
         "block_per_cu": 0,
     }
+    if family == "splitkv":
+        # There is only the form of a mask that serves every kind.
+        fields |= {"simplified_mask": True, "mask": "no" if match["mask"] == "no" else "generic"}
     for flag, value in re.findall(r"_([a-z]+)=(half_rotated|[^_]+)", match["flags"]):
         if flag in _FLAGS:
             fields[_FLAGS[flag]] = True

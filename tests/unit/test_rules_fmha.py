@@ -86,6 +86,7 @@ ALONE = [
     (gpu("fwd", dtype="fp8", lse=True), "fp8_training", "fp8 kernels have no lse"),
     (fwd(dropout=True, store_randval=True), "forward_randval", "stores random numbers on demand"),
     (changed(gpu("splitkv"), lse=False), "splitkv_lse", "stores LSE always"),
+    (changed(gpu("splitkv"), simplified_mask=False), "split_mask", "use simplified_mask true"),
     (gpu("splitkv", dtype="fp8", paged_kv=True), "fp8_pages", "use fmha.pagedkv"),
     (gpu("appendkv", dtype="fp8", rope="half_rotated"), "fp8_rope", "use rope none"),
     (changed(gpu("appendkv"), mode="group"), "append_mode", "mode batch only"),

@@ -302,6 +302,17 @@ RULES: tuple[Rule, ...] = (
             "instructions of a wave, which qr groups at head dimension 256"
         ),
     ),
+    family_rule(
+        ("fmha.splitkv",),
+        "split_mask",
+        "splitkv asks masks for the range of a split, which only the simplified form knows",
+        "simplified_mask",
+        lambda c: c["simplified_mask"].astype(np.bool_),
+        lambda k: (
+            f"splitkv has no kernels for the full form of masks, here of mask {k.mask}; use "
+            "simplified_mask true with mask no, or with generic, which serves every kind"
+        ),
+    ),
     _rule(
         "async_load",
         "loads past the registers spread the keys of a tile evenly over the waves",
