@@ -146,6 +146,11 @@ TILES = [
     (fwd(wave=(4, 1, 1, 2, 1, 1)), "stage_waves", "4 waves multiply Q K^T and 2 P V"),
     (fwd(wave=(2, 2, 1) * 2), "wave_shape", "pipeline qr_async lays them along M only"),
     (fwd(tile=(128, 128, 64, 128, 32, 128)), "async_step", "loads 32 numbers of K"),
+    (
+        prefill(tile=(32, 64, 32, 128, 64, 128), wave=(1, 1, 1) * 2),
+        "prefill_values",
+        "more rows than a vector has numbers",
+    ),
     (v3(tile=(128, 32, 128, 128, 32, 128)), "v3_block", "v3 takes 256 queries in 8 waves"),
     (trload(tile=(128, 128, 32, 128, 32, 128)), "trload_tile", "with 128 keys"),
     (gradient(tile=(16, 128, 128, 32, 128, 16, 32, 128, 128)), "bwd_steps", "its 16 queries"),

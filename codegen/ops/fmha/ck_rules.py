@@ -142,18 +142,25 @@ def _each_of_v(c: Columns) -> tuple[Array, Array]:
     return total, np.minimum(total, 16 // element_bytes(c))
 
 
-def _rows_of_v(c: Columns) -> Array:
-    lanes, count = _lanes(c), waves(c)
-    width, depth = wide(c["tile_3"]), wide(c["tile_4"])
+def _spread_of_v(c: Columns) -> tuple[Array, Array, Array, Array]:
+    """Of V row by row: numbers at once, rows of a lane, of those side by side; if they are odd."""
     total, pack = _each_of_v(c)
     few = np.maximum(4 // element_bytes(c), 1)
     some = np.maximum(pack, 1)
     vector = np.where(total // some >= few, pack, total // few)
     one = np.maximum(vector, 1)
-    across, k3 = width // one, np.maximum(total // one, 1)
-    k2 = some // k3
+    rows = np.maximum(total // one, 1)
+    odd = (total % one != 0) | (some % rows != 0)
+    return vector, rows, some // rows, odd
+
+
+def _rows_of_v(c: Columns) -> Array:
+    lanes, count = _lanes(c), waves(c)
+    width, depth = wide(c["tile_3"]), wide(c["tile_4"])
+    some = np.maximum(_each_of_v(c)[1], 1)
+    vector, k3, k2, odd = _spread_of_v(c)
+    across = width // np.maximum(vector, 1)
     # Three ways to spread the rows; which one follows from what divides what.
-    odd = (total % one != 0) | (some % k3 != 0)
     half = np.where(width % 32 == 0, 16, 8)
     k1_odd = lanes // half
     way_odd = (width % 16 == 0) & (
@@ -167,6 +174,10 @@ def _rows_of_v(c: Columns) -> Array:
     per_row = np.maximum(_row(c) // some, 1)
     stored = (_row(c) % some == 0) & (width % per_row == 0) & (depth % some == 0)
     return np.asarray((vector > 0) & spread_ok & stored)
+
+
+def _prefill_values(c: Columns) -> Array:
+    return ~_spread_of_v(c)[3]
 
 
 def _columns_of_v(c: Columns) -> Array:
@@ -362,6 +373,18 @@ RULES: tuple[Rule, ...] = (
         lambda k: (
             f"{k.tile[4]} keys by {k.tile[3]} numbers of V (vlayout {k.vlayout}, {k.dtype}) do "
             f"not spread evenly over {int(np.prod(k.wave[:3]))} waves"
+        ),
+    ),
+    family_rule(
+        ("fmha.batch_prefill",),
+        "prefill_values",
+        "the rows of V that a lane loads in batch prefill divide a vector of 16 bytes",
+        f"dtype tile_3 tile_4 {_BLOCK}",
+        _prefill_values,
+        lambda k: (
+            f"{k.tile[4]} keys by {k.tile[3]} numbers of V over {int(np.prod(k.wave[:3]))} waves: "
+            "a lane of batch prefill would load more rows than a vector has numbers; use a smaller "
+            "step along V or more waves"
         ),
     ),
     _rule(
