@@ -35,9 +35,16 @@ def build(folder: Path) -> list[ckdisp.Dispatcher]:
         kernels |= declared(family, "fp16")
     for dtype in ("fp16", "fp8fp32", "bf8"):
         kernels |= declared("fwd", dtype)
-    for family in ("splitkv", "splitkv_combine", "pagedkv", "batch_prefill"):
-        where = {"dtype": ["fp8fp32"]}
-        kernels |= ckdisp.KernelSet.sweep(f"fmha.{family}", arch=LEVEL, where=where)
+    others = {
+        "fp8fp32": ("splitkv", "splitkv_combine", "pagedkv", "batch_prefill"),
+        "bf16": ("splitkv", "splitkv_combine", "batch_prefill"),
+        "fp16": ("pagedkv",),
+        "fp8bf16": ("fwd",),
+    }
+    for dtype, families in others.items():
+        for family in families:
+            where = {"dtype": [dtype]}
+            kernels |= ckdisp.KernelSet.sweep(f"fmha.{family}", arch=LEVEL, where=where)
     registry = kernels.build(cache_dir=folder, progress=False)
     return [ckdisp.Dispatcher(registry, num_threads=n) for n in (1, 3)]
 

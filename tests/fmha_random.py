@@ -83,7 +83,9 @@ def calls(
     pairs = draw(st.lists(st.tuples(pick(ROWS), pick(KEYS)), min_size=1, max_size=3))
     rows, keys = [p[0] for p in pairs], [p[1] for p in pairs]
     batch, heads_k, group = len(pairs), draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    d, dv = draw(pick([8, 12, 64] if whole_vectors else [1, 8, 33, 64])), draw(pick([1, 8, 20, 64]))
+    vector = 16 // DTYPES[dtype].itemsize
+    d = draw(pick([2 * vector, 3 * vector, 64] if whole_vectors else [1, 8, 33, 64]))
+    dv = draw(pick([1, 8, 20, 64]))
     heads = heads_k * group
     how: dict[str, Any] = {}
     lead_q: tuple[int, ...] = (heads, sum(rows)) if packed else (batch, heads, rows[0])

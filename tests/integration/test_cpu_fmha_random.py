@@ -18,6 +18,7 @@ pytestmark = pytest.mark.xdist_group("cpu_fmha")
 
 WHICH = st.integers(0, 1)  # of the dispatchers
 LAYOUT = st.sampled_from(["bhsd", "bshd"])
+LOOKUPS = ("vllm", "sglang")
 
 
 def check(call: Call, found: Any, wanted: Any, dtype: str, layout: str) -> None:
@@ -62,10 +63,12 @@ def shared_cache(call: Call, data: st.DataObject) -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_parts(dispatchers: Any, data: st.DataObject) -> None:
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_parts(dispatchers: Any, dtype: str, data: st.DataObject) -> None:
     cache = data.draw(st.booleans())
-    packed = False if cache else None
-    call = data.draw(calls(cache=cache, packed=packed, dropout=False, lengths=True, broken=True))
+    packed, broken = False if cache else None, dtype == "fp32"
+    some = calls(dtype, cache=cache, packed=packed, dropout=False, lengths=True, broken=broken)
+    call = data.draw(some)
     if cache and data.draw(st.booleans()):
         shared_cache(call, data)
     layout, columns = data.draw(LAYOUT), data.draw(st.booleans())
@@ -77,19 +80,21 @@ def test_parts(dispatchers: Any, data: st.DataObject) -> None:
         np.ascontiguousarray(call.v.swapaxes(-1, -2)) if columns else v,
         vlayout="c" if columns else "r",
         num_splits=data.draw(st.integers(0, 9)),
-        kernel=data.draw(st.sampled_from(names(dispatcher, "splitkv", "fp32"))),
+        kernel=data.draw(st.sampled_from(names(dispatcher, "splitkv", dtype))),
         layout=layout,
         return_lse=True,
         **call.how,
     )
-    check(call, found, call.reference(return_lse=True), "fp32", layout)
+    check(call, found, call.reference(return_lse=True), dtype, layout)
 
 
 @settings(deadline=None)
 @given(st.data())
-@pytest.mark.parametrize("family", ["pagedkv", "splitkv"])
-def test_pages(dispatchers: Any, family: str, data: st.DataObject) -> None:
-    call = data.draw(calls(cache=True, dropout=False, broken=True))
+@pytest.mark.parametrize(
+    ("family", "dtype"), [("pagedkv", "fp32"), ("pagedkv", "fp16"), ("splitkv", "fp32")]
+)
+def test_pages(dispatchers: Any, family: str, dtype: str, data: st.DataObject) -> None:
+    call = data.draw(calls(dtype, cache=True, dropout=False, broken=dtype == "fp32"))
     pages = Pages.of(call, data.draw(st.sampled_from([1, 4, 48])))
     how = {**call.how, **pages.how}
     if "cu_seqlens_q" in how and data.draw(st.booleans()):
@@ -98,23 +103,32 @@ def test_pages(dispatchers: Any, family: str, data: st.DataObject) -> None:
     dispatcher = dispatchers[data.draw(WHICH)]
     found = getattr(dispatcher, f"fmha_{family}")(
         *(turned(x, layout) for x in (call.q, pages.k, pages.v)),
-        kernel=data.draw(st.sampled_from(names(dispatcher, family, "fp32"))),
+        kernel=data.draw(st.sampled_from(names(dispatcher, family, dtype))),
         layout=layout,
         max_seqlen_k=call.k.shape[2],
         return_lse=True,
         **how,
     )
-    check(call, found, call.reference(return_lse=True), "fp32", layout)
+    check(call, found, call.reference(return_lse=True), dtype, layout)
 
 
 @settings(deadline=None)
 @given(st.data())
-@pytest.mark.parametrize("lookup", ["vllm", "sglang"])
-@pytest.mark.parametrize("memory", ["linear", "vectorized"])
-def test_prefill(dispatchers: Any, lookup: str, memory: str, data: st.DataObject) -> None:
-    vectors = memory == "vectorized"
-    call = data.draw(calls(packed=True, cache=True, broken=True, whole_vectors=vectors))
-    pages = Pages.of(call, data.draw(st.sampled_from([4, 16])))
+@pytest.mark.parametrize(
+    ("memory", "lookup", "dtype"),
+    [
+        *((memory, lookup, "fp32") for memory in ("linear", "vectorized") for lookup in LOOKUPS),
+        ("linear", "vllm", "bf16"),
+        ("vectorized", "sglang", "bf16"),
+    ],
+)
+def test_prefill(
+    dispatchers: Any, memory: str, lookup: str, dtype: str, data: st.DataObject
+) -> None:
+    vectors, broken = memory == "vectorized", dtype == "fp32"
+    some = calls(dtype, packed=True, cache=True, broken=broken, whole_vectors=vectors)
+    call = data.draw(some)
+    pages = Pages.of(call, data.draw(st.sampled_from([4 if dtype == "fp32" else 8, 16])))
     layout = data.draw(LAYOUT)
     k, v = turned(pages.k, layout), turned(pages.v, layout)
     if vectors:
@@ -127,14 +141,14 @@ def test_prefill(dispatchers: Any, lookup: str, memory: str, data: st.DataObject
     dispatcher = dispatchers[data.draw(WHICH)]
     found = dispatcher.fmha_batch_prefill(
         turned(call.q, layout), k, v,
-        kernel=data.draw(st.sampled_from(names(dispatcher, "batch_prefill", "fp32"))),
+        kernel=data.draw(st.sampled_from(names(dispatcher, "batch_prefill", dtype))),
         layout=layout,
         kv_lookup=lookup,
         max_seqlen_k=call.k.shape[2],
         return_lse=True,
         **{**how, **pages.how},
     )  # fmt: skip
-    check(call, found, call.reference(return_lse=True), "fp32", layout)
+    check(call, found, call.reference(return_lse=True), dtype, layout)
 
 
 @settings(deadline=None)
@@ -224,7 +238,8 @@ def test_quantised(dispatchers: Any, family: str, data: st.DataObject) -> None:
     call = data.draw(calls("fp8", cache=paged, packed=packed, dropout=False, scored=False))
     kinds = {"fwd": ["pertensor", "blockscale"], "batch_prefill": ["pertensor", "kv_blockscale"]}
     kind = data.draw(st.sampled_from(kinds.get(family, ["pertensor"])))
-    how = {**call.how, "out_dtype": "fp32", "return_lse": True, "qscale": kind}
+    out_dtype = data.draw(st.sampled_from(["fp32", "bf16"])) if family == "fwd" else "fp32"
+    how = {**call.how, "out_dtype": out_dtype, "return_lse": True, "qscale": kind}
     scales: dict[str, Any] = {"q_scale": 0.5, "k_scale": 1.5, "v_scale": 0.25}
     k, v = call.k, call.v
     if paged:
@@ -247,7 +262,7 @@ def test_quantised(dispatchers: Any, family: str, data: st.DataObject) -> None:
         wanted = attention_fwd(call.q, k, v, return_lse=True, **call.how, **scales)
     else:
         wanted = call.reference(return_lse=True, **scales)
-    check(call, found, wanted, "fp32", "bhsd")
+    check(call, found, wanted, out_dtype, "bhsd")
 
 
 def longest(call: Call, name: str, first: str) -> int:
