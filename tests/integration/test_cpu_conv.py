@@ -125,7 +125,7 @@ EDGES = {
     "groups of eight": ((2, 40, 9, 28), (40, 8, 3, 4), {"padding": 1, "groups": 5}),
     "groups of two vectors": ((1, 96, 6, 21), (96, 32, 3, 3), {"padding": 1, "groups": 3}),
     "depthwise, wide filters": ((2, 19, 9, 30), (19, 1, 5, 7), {"padding": 3, "groups": 19}),
-    "depthwise, long lines": ((1, 19, 4, 103), (19, 1, 3, 3), {"padding": 1, "groups": 19}),
+    "depthwise, long lines": ((1, 19, 4, 203), (19, 1, 3, 3), {"padding": 1, "groups": 19}),
     "depthwise, long lines, five taps": (
         (1, 8, 3, 230),
         (8, 1, 2, 5),

@@ -260,7 +260,7 @@ struct ConvDirect {
                 axis.out_stride * pixel,
                 lanes};
     // A piece of the line for all channels, then the next: whole cache lines of the result.
-    constexpr Index piece = 4 * Strips::wide;
+    constexpr Index piece = 8 * Strips::wide;
     for (Index row = 0, rows; row < axis.rows; row += rows) {
       rows = axis.rows - row < 2 * piece ? axis.rows - row : piece;
       for (Index v = 0; v < layout.vectors && channel + v * lanes < channels; ++v) {
