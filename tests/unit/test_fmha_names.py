@@ -23,6 +23,7 @@ REFUSED = {
     "value_load": "steps of V that the lanes of 16 waves cannot share",
     "trload_tile": "a rule that the enumerator has, but does not apply to all of its tiles",
     "tile_waves": "tiles of 192 keys and more queries than waves",
+    "trload_waits": "128 numbers of 32 rows of V, read transposed: more loads than are counted",
     "v3_block": "v3 in 16 waves",
     "warp_tile": "warp tiles of CDNA on RDNA",
     "pipeline_arch": "asynchronous loads on RDNA",

@@ -10,6 +10,7 @@ from ...enums import FMHA_MASK, FMHA_MODE
 from ...rules import Rule
 from .. import facts
 from .columns import (
+    all_of,
     arch_fact,
     bytes_of,
     divides,
@@ -55,6 +56,21 @@ def _trload_padding(c: Columns) -> Array:
 def _keys_lds(c: Columns) -> Array:
     size = 2 * wide(c["tile_1"]) * wide(c["tile_7"]) * element_bytes(c)
     return np.asarray(_trload(c) | (size <= facts.arch_array("lds_bytes")[c["arch"]]))
+
+
+def _trload_load(c: Columns) -> Array:
+    """Waves share lines of 128 bytes, 8 lanes a line, and then the rows."""
+    count = waves(c)
+    ok = []
+    for head in ("tile_7", "tile_8"):
+        size = wide(c[head]) * element_bytes(c)
+        lines = np.maximum(size // 128, 1)
+        along = np.maximum(np.minimum(count, lines), 1)
+        across = np.maximum(count // along, 1)
+        ok += [size % 128 == 0, lines % along == 0, along * across == count]
+        rows = across * facts.lanes(c) // 8
+        ok += [divides(rows, wide(c[name])) for name in ("tile_0", "tile_1")]
+    return np.asarray(~_trload(c) | all_of(ok))
 
 
 def _append_load(c: Columns) -> Array:
@@ -129,6 +145,18 @@ RULES: tuple[Rule, ...] = (
         "use_trload padding_d padding_dv",
         _trload_padding,
         lambda k: f"use_trload takes padding of d and dv 0, 0 or 8, 8, not {k.padding[2:]}",
+    ),
+    family_rule(
+        _MAIN,
+        "bwd_trload_load",
+        "the waves share lines of 128 bytes of the heads and rows evenly, to read them transposed",
+        f"dtype use_trload tile_0 tile_1 tile_7 tile_8 {wave_columns(3)}",
+        _trload_load,
+        lambda k: (
+            f"use_trload loads lines of 128 bytes: {int(np.prod(k.wave[:3]))} waves cannot share "
+            f"{k.tile[0]} queries and {k.tile[1]} keys of {k.tile[7]} and {k.tile[8]} numbers of "
+            f"{k.dtype} evenly"
+        ),
     ),
     family_rule(
         _MAIN,

@@ -16,6 +16,7 @@ from .columns import (
     any_of,
     arch_fact,
     divides,
+    dtype_is,
     element_bytes,
     family_rule,
     pipeline_is,
@@ -120,6 +121,11 @@ def _async_lds(c: Columns) -> Array:
     return np.asarray(~_is_async(c) | (size <= facts.arch_array("lds_bytes")[c["arch"]]))
 
 
+def _is_vector(count: Array) -> Array:
+    """Whether there is an instruction that loads so many numbers."""
+    return np.asarray((count > 0) & (count & (count - 1) == 0))
+
+
 def _key_load(c: Columns) -> Array:
     lanes, count = _lanes(c), np.maximum(waves(c), 1)
     rows, step = wide(c["tile_1"]), wide(c["tile_2"])
@@ -127,7 +133,7 @@ def _key_load(c: Columns) -> Array:
     across = step // np.maximum(each, 1)
     down = lanes // np.maximum(across, 1)
     repeat = rows // np.maximum(down * count, 1)
-    ok = (each > 0) & (repeat * down * count * across * each == rows * step)
+    ok = _is_vector(each) & (repeat * down * count * across * each == rows * step)
     return np.asarray(~(_plain(c) & ~_is_async(c)) | ok)
 
 
@@ -173,7 +179,7 @@ def _rows_of_v(c: Columns) -> Array:
     spread_ok = np.where(odd, way_odd, np.where(lanes % spread == 0, way_even, way_wide))
     per_row = np.maximum(_row(c) // some, 1)
     stored = (_row(c) % some == 0) & (width % per_row == 0) & (depth % some == 0)
-    return np.asarray((vector > 0) & spread_ok & stored)
+    return np.asarray(_is_vector(vector) & spread_ok & stored)
 
 
 def _prefill_values(c: Columns) -> Array:
@@ -193,7 +199,7 @@ def _columns_of_v(c: Columns) -> Array:
     down = lanes // (part // 2)
     repeat_odd = width // np.maximum(down * count, 1)
     odd = (depth % 16 == 0) & (repeat_odd * count * down * depth == width * depth)
-    return np.asarray((pack > 0) & (repeat > 0) & (even | odd))
+    return np.asarray(_is_vector(pack) & (repeat > 0) & (even | odd))
 
 
 def _async_padding(c: Columns) -> Array:
@@ -205,6 +211,19 @@ def _trload_padding(c: Columns) -> Array:
     open_ends = (c["padding_sq"] == 1) | (c["padding_sk"] == 1)
     heads = c["padding_d"] == c["padding_dv"]
     return np.asarray(~pipeline_is(c, "qr_async_trload") | (~open_ends & heads))
+
+
+def _trload_waits(c: Columns) -> Array:
+    """Long sequences: waiting counts reads of the LDS up to 15, loads of memory up to 63."""
+    each = 16 // element_bytes(c)
+    keys, lanes = wide(c["tile_1"]), _lanes(c)
+    reads = (
+        keys * c["tile_2"] // (each * lanes),
+        2 * wide(c["tile_4"]) * c["tile_3"] // (each * lanes),
+    )
+    loads = keys * (c["tile_5"] + c["tile_3"]) // np.maximum(each * lanes * waves(c), 1)
+    ok = (reads[0] <= 15) & (reads[1] <= 15) & (loads <= 63)
+    return np.asarray(~pipeline_is(c, "qr_async_trload") | (c["tile_0"] < 64) | ok)
 
 
 _UNUSED = ("logits", "dropout", "skip_min_seqlen_q")
@@ -357,7 +376,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "key_load",
-        "the lanes of a block share a step of K evenly",
+        "the lanes of a block share a step of K evenly, in loads of a power of two",
         f"dtype pipeline tile_1 tile_2 {_BLOCK}",
         _key_load,
         lambda k: (
@@ -367,7 +386,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "value_load",
-        "the lanes of a block share a step of V evenly",
+        "the lanes of a block share a step of V evenly, in loads of a power of two",
         f"dtype pipeline vlayout tile_3 tile_4 {_BLOCK}",
         _value_load,
         lambda k: (
@@ -429,6 +448,16 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     _fwd(
+        "trload_waits",
+        "qr_async_trload counts the loads that it waits for",
+        f"dtype pipeline tile_0 tile_1 tile_2 tile_3 tile_4 tile_5 {_BLOCK}",
+        _trload_waits,
+        lambda k: (
+            f"qr_async_trload reads {k.tile[1]} keys by {k.tile[2]} numbers and {k.tile[4]} by "
+            f"{k.tile[3]} of V in a step: more loads of a lane than it can count; use smaller steps"
+        ),
+    ),
+    _fwd(
         "row_major_v",
         "transposed loads read V row by row",
         "pipeline vlayout",
@@ -446,6 +475,13 @@ RULES: tuple[Rule, ...] = (
             f"simplified_mask {k.simplified_mask}, dropout {k.dropout}, sink {k.sink}, "
             f"skip_min_seqlen_q {k.skip_min_seqlen_q}"
         ),
+    ),
+    _fwd(
+        "v3_dtype",
+        "v3 lays out K in the LDS for types of 16 bits",
+        "dtype pipeline",
+        lambda c: ~pipeline_is(c, "v3") | dtype_is(c, "fp16", "bf16"),
+        lambda k: f"v3 takes fp16 and bf16, not {k.dtype}; use another pipeline",
     ),
     _fwd(
         "v3_block",
