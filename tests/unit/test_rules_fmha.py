@@ -160,6 +160,16 @@ TILES = [
         "more loads of a lane than it can count",
     ),
     (
+        changed(
+            gpu("splitkv", pipeline="qr_nwarp_sshuffle"),
+            tile=(16, 32, 32, 128, 32, 192),
+            hdim_q=192,
+            hdim_v=128,
+        ),
+        "query_load",
+        "16 queries by 192 numbers of fp16",
+    ),
+    (
         changed(gpu("splitkv"), tile=(64, 384, 16, 192, 16, 256), hdim_q=192, hdim_v=192),
         "value_load",
         "16 keys by 192 numbers of V",

@@ -44,7 +44,7 @@ def _is_async(c: Columns) -> Array:
 
 def _plain(c: Columns) -> Array:
     """Pipelines whose loads all follow one policy."""
-    return pipeline_is(c, "qr", "qs", "qr_pagedkv", "qr_async")
+    return pipeline_is(c, "qr", "qs", "qr_pagedkv", "qr_nwarp_sshuffle", "qr_async")
 
 
 def _loops(c: Columns) -> Array:
@@ -135,6 +135,18 @@ def _key_load(c: Columns) -> Array:
     repeat = rows // np.maximum(down * count, 1)
     ok = _is_vector(each) & (repeat * down * count * across * each == rows * step)
     return np.asarray(~(_plain(c) & ~_is_async(c)) | ok)
+
+
+def _query_load(c: Columns) -> Array:
+    """qr_nwarp_sshuffle brings Q into the LDS, in rows of a length that CK Tile knows."""
+    length, lanes, count = wide(c["tile_5"]), _lanes(c), np.maximum(waves(c), 1)
+    length = np.where(length == 96, 128, np.where(length == 160, 256, length))
+    rows = wide(c["tile_0"])
+    each = np.minimum(16 // element_bytes(c), rows * length // (lanes * count))
+    across = np.maximum(length // np.maximum(each, 1), 1)
+    down = np.maximum(lanes // across, 1)
+    ok = _is_vector(each) & divides(across, lanes) & divides(down * count, rows)
+    return np.asarray(~pipeline_is(c, "qr_nwarp_sshuffle") | ok)
 
 
 def _value_load(c: Columns) -> Array:
@@ -382,6 +394,17 @@ RULES: tuple[Rule, ...] = (
         lambda k: (
             f"{k.tile[1]} keys by {k.tile[2]} numbers of {k.dtype} do not spread evenly over "
             f"{int(np.prod(k.wave[:3]))} waves"
+        ),
+    ),
+    family_rule(
+        ("fmha.splitkv",),
+        "query_load",
+        "the lanes of a block of qr_nwarp_sshuffle share Q evenly, in loads of a power of two",
+        f"dtype pipeline tile_0 tile_5 {_BLOCK}",
+        _query_load,
+        lambda k: (
+            f"{k.tile[0]} queries by {k.tile[5]} numbers of {k.dtype} do not spread evenly over "
+            f"{int(np.prod(k.wave[:3]))} waves of qr_nwarp_sshuffle"
         ),
     ),
     _rule(
