@@ -150,7 +150,7 @@ TILES = [
     (
         prefill(tile=(32, 64, 32, 128, 64, 128), wave=(1, 1, 1) * 2),
         "prefill_values",
-        "more rows than a vector has numbers",
+        "do not divide a vector of 16 bytes",
     ),
     (v3(tile=(128, 32, 128, 128, 32, 128)), "v3_block", "v3 takes 256 queries in 8 waves"),
     (trload(tile=(128, 128, 32, 128, 32, 128)), "trload_tile", "with 128 keys"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from ...rules import Rule
-from . import bwd_rules, ck_rules, cpu_rules, signature_rules, tile_rules, use_rules
+from . import bwd_rules, ck_rules, cpu_rules, load_rules, signature_rules, tile_rules, use_rules
 from .columns import SCOPES
 
 RULES: tuple[Rule, ...] = (
@@ -13,6 +13,7 @@ RULES: tuple[Rule, ...] = (
     *use_rules.RULES,
     *tile_rules.RULES,
     *ck_rules.RULES,
+    *load_rules.RULES,
     *bwd_rules.RULES,
     *cpu_rules.RULES,
 )
