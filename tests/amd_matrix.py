@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ckdisp.codegen.key import KernelKey
@@ -81,6 +82,19 @@ _CONVOLUTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+def _directions() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every direction in two and three dimensions on every arch, where no row above has it."""
+    have = {(arch, row["family"], row["layout"]) for arch, row in _CONVOLUTIONS}
+    for arch in ARCHS:
+        base = _CONV_WMMA if arch.startswith("gfx1") else _CONV
+        for direction in (_CONV, {**_CONV, **_DATA}, {**_CONV, **_WEIGHT}):
+            for layout, dtype in (("nhwgc", "fp16"), ("ndhwgc", "bf16")):
+                family, vector = direction["family"], direction["vector"]
+                if (arch, family, layout) not in have:
+                    fields = {"family": family, "vector": vector, "layout": layout, "dtype": dtype}
+                    yield arch, {**base, **fields}
+
+
 def gemms() -> list[KernelKey]:
     """The GEMM kernels, in order of arch."""
     fused = (
@@ -92,7 +106,7 @@ def gemms() -> list[KernelKey]:
 
 def convolutions() -> list[KernelKey]:
     """The convolution kernels, in order of arch."""
-    return [_key(arch, fields) for arch, fields in _CONVOLUTIONS]
+    return [_key(arch, fields) for arch, fields in (*_CONVOLUTIONS, *_directions())]
 
 
 def matrix() -> list[KernelKey]:

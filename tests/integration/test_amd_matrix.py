@@ -73,6 +73,9 @@ def test_the_convolutions_cover_everything() -> None:
     families, layouts = op("conv").families, CONV_LAYOUT.values
     assert values(keys, "arch") == set(ARCHS)
     assert {(k.family, k.layout) for k in keys} == {(f, x) for f in families for x in layouts}
+    spatial = [x for x in layouts if x != "nwgc"]
+    everywhere = {(a, f, x) for a in ARCHS for f in families for x in spatial}
+    assert everywhere <= {(k.arch, k.family, k.layout) for k in keys}
     assert values(keys, "pipeline") == set(gpu_rules.PIPELINES)
     assert values(keys, "specialization") == set(SPECIALIZATION.values)
     assert values(keys, "epilogue") == set(EPILOGUE.values)
