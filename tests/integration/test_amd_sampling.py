@@ -48,13 +48,16 @@ def test_a_random_key_compiles(
 
 @pytest.mark.parametrize("operation", OPS)
 def test_draws_repeat_and_spread(operation: str) -> None:
-    keys = draw("gfx950", operation, 40, SEED)
-    assert keys == draw("gfx950", operation, 40, SEED) != draw("gfx950", operation, 40, SEED + 1)
-    assert len(set(keys)) == 40
+    count = 120 if operation == "fmha" else 40  # nine families share them
+    keys = draw("gfx950", operation, count, SEED)
+    assert keys == draw("gfx950", operation, count, SEED)
+    assert keys != draw("gfx950", operation, count, SEED + 1)
+    assert len(set(keys)) == count
     assert check_all(keys) == [[] for _ in keys]
     families = Counter(key.family for key in keys)
     assert set(families) == set(op(operation).families)
-    assert max(families.values()) <= min(families.values()) + 1
+    # A try may find a kernel that is drawn already.
+    assert max(families.values()) <= min(families.values()) + 2
     seen = {trait for key in keys for trait in traits(key)}
     pipelines = {value[1] for name, value in seen if name == "pipeline"}
     layouts = {value for name, value in seen if name == "layout"}
