@@ -19,6 +19,7 @@ from .columns import (
     dtype_is,
     element_bytes,
     family_rule,
+    forward_rule,
     pipeline_is,
     wave_columns,
     waves,
@@ -134,10 +135,6 @@ def _trload_lds(c: Columns) -> Array:
     return np.asarray(~pipeline_is(c, "qr_async_trload") | fits)
 
 
-def _rule(*args: Any) -> Rule:
-    return family_rule(FORWARD, *args)
-
-
 def _fwd(*args: Any) -> Rule:
     return family_rule(_FWD, *args)
 
@@ -154,7 +151,7 @@ RULES: tuple[Rule, ...] = (
             f"{k.family} there; use gfx90a, gfx942, gfx950, gfx1200 or gfx1201"
         ),
     ),
-    _rule(
+    forward_rule(
         "head_loops",
         "the pipeline has the steps along the head dimension that it needs",
         "pipeline tile_2 tile_5",
@@ -164,7 +161,7 @@ RULES: tuple[Rule, ...] = (
             f"{'exactly one step' if k.pipeline == 'v3' else 'at least two steps'}"
         ),
     ),
-    _rule(
+    forward_rule(
         "value_loops",
         "steps along the keys of V divide those of a tile",
         "pipeline tile_1 tile_4",
@@ -174,7 +171,7 @@ RULES: tuple[Rule, ...] = (
             f"takes {'exactly one step' if k.pipeline == 'v3' else 'whole steps, at least one'}"
         ),
     ),
-    _rule(
+    forward_rule(
         "stage_waves",
         "both stages have the same waves",
         _BLOCK,
@@ -184,7 +181,7 @@ RULES: tuple[Rule, ...] = (
             "P V; both are one block"
         ),
     ),
-    _rule(
+    forward_rule(
         "wave_shape",
         "waves share the queries; in qr_nwarp_sshuffle they share the keys",
         f"pipeline {_BLOCK}",
@@ -215,7 +212,7 @@ RULES: tuple[Rule, ...] = (
             "simplified_mask true with mask no, or with generic, which serves every kind"
         ),
     ),
-    _rule(
+    forward_rule(
         "async_padding",
         "qr_async pads queries and both head dimensions",
         "pipeline padding_sq padding_d padding_dv",

@@ -16,6 +16,7 @@ from ...rules import Rule
 from .. import facts
 from ..curated import document
 from ..kinds import kind_rule
+from .families import FORWARD
 
 _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}  # of Q, K and V; the others have 1
 _LIMIT = 1 << 20  # larger numbers of a tile are refused by name and must not overflow here
@@ -46,6 +47,11 @@ def family_rule(
         return np.asarray(~facts.one_of(FAMILY, wanted, c["family"]) | valid(c))
 
     return kind_rule(True, name, doc, f"family {columns}", passes, reason)
+
+
+def forward_rule(*args: Any) -> Rule:
+    """A rule of all families that multiply Q K^T and P V; the rest as for :func:`family_rule`."""
+    return family_rule(FORWARD, *args)
 
 
 def all_of(masks: Iterable[Array]) -> Array:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ...arch import arch
@@ -11,17 +9,18 @@ from ...columns import Array, Columns
 from ...enums import ORDER
 from ...rules import Rule
 from .. import facts
+from ..spread import is_power_of_two
 from .columns import (
     arch_fact,
     divides,
     element_bytes,
     family_rule,
+    forward_rule,
     pipeline_is,
     wave_columns,
     waves,
     wide,
 )
-from .families import FORWARD
 
 # How often the buffers of K and V are held by the pipelines with asynchronous loads.
 _ASYNC_BUFFERS = 3
@@ -68,11 +67,6 @@ def _async_lds(c: Columns) -> Array:
     return np.asarray(~_is_async(c) | (size <= facts.arch_array("lds_bytes")[c["arch"]]))
 
 
-def _is_vector(count: Array) -> Array:
-    """Whether there is an instruction that loads so many numbers."""
-    return np.asarray((count > 0) & (count & (count - 1) == 0))
-
-
 def _key_load(c: Columns) -> Array:
     lanes, count = facts.lanes(c), np.maximum(waves(c), 1)
     rows, step = wide(c["tile_1"]), wide(c["tile_2"])
@@ -80,7 +74,7 @@ def _key_load(c: Columns) -> Array:
     across = step // np.maximum(each, 1)
     down = lanes // np.maximum(across, 1)
     repeat = rows // np.maximum(down * count, 1)
-    ok = _is_vector(each) & (repeat * down * count * across * each == rows * step)
+    ok = is_power_of_two(each) & (repeat * down * count * across * each == rows * step)
     return np.asarray(~(_plain(c) & ~_is_async(c)) | ok)
 
 
@@ -92,7 +86,7 @@ def _query_load(c: Columns) -> Array:
     each = np.minimum(16 // element_bytes(c), rows * length // (lanes * count))
     across = np.maximum(length // np.maximum(each, 1), 1)
     down = np.maximum(lanes // across, 1)
-    ok = _is_vector(each) & divides(across, lanes) & divides(down * count, rows)
+    ok = is_power_of_two(each) & divides(across, lanes) & divides(down * count, rows)
     return np.asarray(~pipeline_is(c, "qr_nwarp_sshuffle") | ok)
 
 
@@ -138,7 +132,7 @@ def _rows_of_v(c: Columns) -> Array:
     spread_ok = np.where(odd, way_odd, np.where(lanes % spread == 0, way_even, way_wide))
     per_row = np.maximum(_row(c) // some, 1)
     stored = (_row(c) % some == 0) & (width % per_row == 0) & (depth % some == 0)
-    return np.asarray(_is_vector(vector) & spread_ok & stored)
+    return np.asarray(is_power_of_two(vector) & spread_ok & stored)
 
 
 def _prefill_values(c: Columns) -> Array:
@@ -158,15 +152,11 @@ def _columns_of_v(c: Columns) -> Array:
     down = lanes // (part // 2)
     repeat_odd = width // np.maximum(down * count, 1)
     odd = (depth % 16 == 0) & (repeat_odd * count * down * depth == width * depth)
-    return np.asarray(_is_vector(pack) & (repeat > 0) & (even | odd))
-
-
-def _rule(*args: Any) -> Rule:
-    return family_rule(FORWARD, *args)
+    return np.asarray(is_power_of_two(pack) & (repeat > 0) & (even | odd))
 
 
 RULES: tuple[Rule, ...] = (
-    _rule(
+    forward_rule(
         "async_load",
         "loads past the registers spread the keys of a tile evenly over the waves",
         f"dtype pipeline tile_1 tile_4 {_BLOCK}",
@@ -177,7 +167,7 @@ RULES: tuple[Rule, ...] = (
             f"{int(np.prod(k.wave[:3]))} waves"
         ),
     ),
-    _rule(
+    forward_rule(
         "async_step",
         "qr_async loads as many numbers of K in a step as it takes of V",
         "pipeline tile_2 tile_4",
@@ -187,7 +177,7 @@ RULES: tuple[Rule, ...] = (
             f"{k.tile[2]}: the rest would be what the LDS held before"
         ),
     ),
-    _rule(
+    forward_rule(
         "async_lds",
         "three tiles of K or V fit the LDS",
         f"dtype pipeline tile_1 tile_3 tile_4 {_BLOCK}",
@@ -197,7 +187,7 @@ RULES: tuple[Rule, ...] = (
             f"fit the {arch(k.arch).lds_bytes} bytes of LDS of {k.arch}"
         ),
     ),
-    _rule(
+    forward_rule(
         "key_load",
         "the lanes of a block share a step of K evenly, in loads of a power of two",
         f"dtype pipeline tile_1 tile_2 {_BLOCK}",
@@ -218,7 +208,7 @@ RULES: tuple[Rule, ...] = (
             f"{int(np.prod(k.wave[:3]))} waves of qr_nwarp_sshuffle"
         ),
     ),
-    _rule(
+    forward_rule(
         "value_load",
         "the lanes of a block share a step of V evenly, in loads of a power of two",
         f"dtype pipeline vlayout tile_3 tile_4 {_BLOCK}",

@@ -20,6 +20,7 @@ from .columns import (
     dtype_is,
     element_bytes,
     family_rule,
+    forward_rule,
     pipeline_is,
     product,
     table,
@@ -198,10 +199,6 @@ def _cdna_reason(k: Any) -> str:
     )
 
 
-def _forward(*args: Any) -> Rule:
-    return family_rule(FORWARD, *args)
-
-
 RULES: tuple[Rule, ...] = (
     family_rule(
         _ALL,
@@ -249,7 +246,7 @@ RULES: tuple[Rule, ...] = (
         _warp_tile,
         _warp_reason,
     ),
-    _forward(
+    forward_rule(
         "tile_waves",
         "a tile is whole waves of whole warp tiles",
         f"tile_0 tile_1 tile_2 tile_3 tile_4 {wave_columns(2)} "
@@ -265,14 +262,14 @@ RULES: tuple[Rule, ...] = (
         _all_fit(_GRADIENT_CUTS),
         _cuts_reason(_GRADIENT_CUTS),
     ),
-    _forward(
+    forward_rule(
         "value_tile",
         "a tile spans the head dimension of V",
         "tile_3 hdim_v",
         lambda c: c["tile_3"] == c["hdim_v"],
         lambda k: f"the tile has {k.tile[3]} numbers of V, hdim_v is {k.hdim_v}",
     ),
-    _forward(
+    forward_rule(
         "head_tile",
         "a tile spans the head dimension of Q, rounded up to a length that CK Tile knows",
         "tile_5 hdim_q",
@@ -282,7 +279,7 @@ RULES: tuple[Rule, ...] = (
             f"{', '.join(map(str, table('head_lengths')))}, up to the next power of two"
         ),
     ),
-    _forward(
+    forward_rule(
         "head_step",
         "steps along the head dimension divide it",
         "tile_2 tile_5",
@@ -309,7 +306,7 @@ RULES: tuple[Rule, ...] = (
         lambda c: c["block_per_cu"] <= 8,
         lambda k: f"block_per_cu {k.block_per_cu}: at most 8 blocks of {k.family} fit",
     ),
-    _forward(
+    forward_rule(
         "tile_lds",
         "a step of the tiles of Q and K fits the LDS",
         "dtype pipeline tile_0 tile_1 tile_2",

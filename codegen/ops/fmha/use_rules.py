@@ -19,6 +19,7 @@ from ...enums import (
 )
 from ...rules import Rule
 from .. import facts
+from ..spread import is_power_of_two
 from .columns import all_of, any_of, dtype_is, family_rule, pipeline_is
 from .families import FIELDS, FORWARD, FP8, GRADIENT
 
@@ -63,8 +64,7 @@ def _qscale_family(c: Columns) -> Array:
 
 
 def _pages_of_two(c: Columns) -> Array:
-    size = c["page_size"].astype(np.int64)
-    return np.asarray((size > 0) & (size & (size - 1) == 0))
+    return is_power_of_two(c["page_size"])
 
 
 def _training(c: Columns) -> Array:
