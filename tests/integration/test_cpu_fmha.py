@@ -261,6 +261,67 @@ def test_very_large_scores_and_nan(dispatchers: list[ckdisp.Dispatcher]) -> None
         assert np.isfinite(np.delete(o, 3, 2)).all()
 
 
+PROFILES = {
+    "rising": lambda j: 0.2 * j,
+    "falling": lambda j: -0.2 * j,
+    "steps": lambda j: 12.0 * (j // 100),
+    "one peak": lambda j: np.where(j == 650, 90.0, np.sin(j)),
+    "early peak": lambda j: np.where(j == 20, 200.0, np.sin(j)),
+    "valley": lambda j: np.where((j > 5) & (j < 690), -300.0, np.cos(j)),
+    "nothing at first": lambda j: np.where(j < 300, -np.inf, np.cos(j)),
+    "beyond whole numbers": lambda j: np.where(j % 350 == 20, 6e6 + 1e5 * j, np.sin(j)),
+    "infinite": lambda j: np.where(j == 400, np.inf, np.cos(j)),
+    "not a number": lambda j: np.where(j == 400, np.nan, np.cos(j)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_scores_far_above_those_of_earlier_keys(
+    dispatchers: list[ckdisp.Dispatcher], dtype: str, profile: str
+) -> None:
+    """Whatever the order of large and small scores over many blocks of keys."""
+    draw = random.Random(21)
+    scores = PROFILES[profile](np.arange(700.0))
+    q = np.ones((1, 1, 45, 8), np.float32)
+    q[0, 0, ::3] = 0.5
+    k = normal(draw, 1, 1, 700, 8) / 8
+    k[0, 0, :, 0] = scores
+    tensors = [x.astype(normal(draw, 1, dtype=dtype).dtype) for x in (q, k)]
+    v = normal(draw, 1, 1, 700, 24, dtype=dtype)
+    if profile in ("infinite", "not a number"):
+        for dispatcher in dispatchers:
+            for name in names(dispatcher, "fwd", dtype):
+                o = dispatcher.fmha_fwd(*tensors, v, scale=1.0, kernel=name)
+                assert np.isnan(o.astype(np.float32)).all(), name
+        return
+    want_o, want_lse = attention_fwd(*tensors, v, scale=1.0, return_lse=True)
+    for dispatcher in dispatchers:
+        for name in names(dispatcher, "fwd", dtype):
+            o, lse = dispatcher.fmha_fwd(*tensors, v, scale=1.0, return_lse=True, kernel=name)
+            close(o, want_o, TOLERANCE[dtype], f"o by {name}")
+            close(lse, want_lse, TOLERANCE["fp32"], f"lse by {name}")
+
+
+def test_first_keys_of_some_rows_are_the_last_of_others(
+    dispatchers: list[ckdisp.Dispatcher],
+) -> None:
+    """The last row of a head sees keys from 256 on; it shares a panel with the next head's first,
+    which have seen much larger scores by then."""
+    draw = random.Random(22)
+    q = np.ones((1, 2, 259, 8), np.float32)
+    k = normal(draw, 1, 1, 700, 8) / 8
+    k[0, 0, :256, 0] = 200
+    v = normal(draw, 1, 1, 700, 24)
+    how: dict[str, Any] = {"scale": 1.0, "mask": "top_left", "window": (2, 700)}
+    want = attention_fwd(q, k, v, return_lse=True, **how)
+    for dispatcher in dispatchers:
+        for name in names(dispatcher, "fwd", "fp32"):
+            found = dispatcher.fmha_fwd(q, k, v, return_lse=True, kernel=name, **how)
+            for got, wanted in zip(found, want, strict=True):
+                close(got, wanted, TOLERANCE["fp32"], name)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_keys_that_nobody_sees_do_not_count(
     dispatchers: list[ckdisp.Dispatcher], bad: float

@@ -85,6 +85,19 @@ struct FormatOf<Dtype::fp8> : Minifloat<4, 3, false> {};
 template <>
 struct FormatOf<Dtype::bf8> : Minifloat<5, 2, true> {};
 
+// Lanes of 16 bits get zeros in front. GCC would do it in halves.
+template <class S>
+CKDISP_CPU_INLINE typename S::U widen_halves(typename S::H x) {
+#ifdef __AVX2__
+  if constexpr (S::bytes >= 32) {
+    typename S::U y;
+    __asm__("vpmovzxwd %1, %0" : "=v"(y) : "vm"(x));
+    return y;
+  }
+#endif
+  return __builtin_convertvector(x, typename S::U);
+}
+
 // The narrow vector that holds one element of type D per lane.
 template <Dtype D, class S>
 using Raw = std::conditional_t<
@@ -144,7 +157,7 @@ CKDISP_CPU_INLINE typename S::F to_float(Raw<D, S> x) {
   } else if constexpr (D == Dtype::int32) {
     return __builtin_convertvector(x, F);
   } else if constexpr (D == Dtype::bf16) {
-    return bits<F>(__builtin_convertvector(x, U) << 16);
+    return bits<F>(widen_halves<S>(x) << 16);
 #ifdef __F16C__
   } else if constexpr (D == Dtype::fp16 && has_half<S>) {
     return half_to_float<S>(x);

@@ -88,27 +88,43 @@ CKDISP_CPU_INLINE bool all_finite(const float* from, Index count) {
   return sum_of_lanes(zeros) == 0;
 }
 
-// 2^x for x <= 126; 0 below -127. NaN goes through. A few units in the last place exact, or to 1e-4
+// Added to a number of at most 22 bits, rounds it to the nearest whole number, which the low bits
+// of the sum are.
+constexpr float rounding_to_whole = 12582912.0f;
+constexpr float largest_whole = 4194304.0f;
+
+// The nearest whole number, if that is one of fewer bits; else x.
+CKDISP_CPU_INLINE float whole(float x) {
+  const bool small = x > -largest_whole && x < largest_whole;
+  return small ? (x + rounding_to_whole) - rounding_to_whole : x;
+}
+
+// 2^fraction, for at most 1/2 either way, times 2^exponent, which the low bits of `shifted` are. At
+// -127 the sum of exponents is all zeros: 2^0 is 1. A few units in the last place exact, or to 1e-4
 // if `Rough`.
-template <class S, bool Rough = false>
-CKDISP_CPU_INLINE typename S::F power_of_2(typename S::F x) {
+template <class S, bool Rough>
+CKDISP_CPU_INLINE typename S::F scaled_power(typename S::F fraction, typename S::F shifted) {
   using F = typename S::F;
   using U = typename S::U;
-  x = larger<S>(splat<F>(-127.0f), x);
-  // The low bits of `shifted` are the nearest integer. At -127 the sum of exponents is all zeros: y
-  // is 1.
-  const F shifted = x + 12582912.0f;
-  const F r = x - (shifted - 12582912.0f);
   const float fine[] = {1.0f,          0.693147004f,   0.240222424f,
                         0.0555073358f, 0.00967151299f, 0.00132647273f};
   const float rough[] = {1.0f, 0.693282928f, 0.242210954f, 0.0550089292f};
   F y;
   if constexpr (Rough) {
-    y = polynomial(r, rough);
+    y = polynomial(fraction, rough);
   } else {
-    y = polynomial(r, fine);
+    y = polynomial(fraction, fine);
   }
   return bits<F>(bits<U>(y) + (bits<U>(shifted) << 23));
+}
+
+// 2^x for x <= 126; 0 below -127. NaN goes through.
+template <class S, bool Rough = false>
+CKDISP_CPU_INLINE typename S::F power_of_2(typename S::F x) {
+  using F = typename S::F;
+  x = larger<S>(splat<F>(-127.0f), x);
+  const F shifted = x + rounding_to_whole;
+  return scaled_power<S, Rough>(x - (shifted - rounding_to_whole), shifted);
 }
 
 // The same of one number, of any x that is not positive.

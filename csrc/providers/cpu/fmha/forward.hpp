@@ -4,6 +4,7 @@
 
 #include "pack.hpp"
 #include "philox.hpp"
+#include "powers.hpp"
 #include "scores.hpp"
 #include "thin.hpp"
 #include "tile.hpp"
@@ -280,11 +281,6 @@ struct Forward {
     }
   }
 
-  // Fetches numbers ahead of their use.
-  static CKDISP_CPU_INLINE void fetch(const float* from, Index count) {
-    for (Index i = 0; i < count; i += 16) __builtin_prefetch(from + i);
-  }
-
   template <bool Thin>
   static CKDISP_CPU_INLINE void one_panel(Part& part, Index i, Index key, Index count) {
     const Sequence& s = part.s;
@@ -302,12 +298,16 @@ struct Forward {
     const bool sees_start = s.visible(high_row).low <= most(key, s.sink);
     keys.masked = !sees_start || s.visible(low_row).high < key + keys.end || keys.end > count;
     const Call& call = part.call;
-    // What comes next is far away in long sequences.
-    fetch(part.o + i * call.cut.width, rows * call.cut.width);
-    score<Thin>(part, i, rows, keys);
-    if (i + mr < part.count) fetch(part.q + (i + mr) * call.cut.depth, mr * call.cut.depth);
     float keep[mr] = {};
-    softmax(part, i, rows, keys, keep);
+    if (Thin || keys.masked || !call.scores.plain() || !powers(part, i, rows, keys, keep)) {
+      score<Thin>(part, i, rows, keys);
+      softmax(part, i, rows, keys, keep);
+    }
+    // What comes next is far away in long sequences.
+    const float* const next = part.q + (i + mr) * call.cut.depth;
+    for (Index x = 0; i + mr < part.count && x < mr * call.cut.depth; x += 16) {
+      __builtin_prefetch(next + x);
+    }
     if (call.p.dropout) drop(part, i, rows, keys);
     if (call.scores.scaled()) {
       for (Index r = 0; r < rows; ++r) {
@@ -359,6 +359,21 @@ struct Forward {
     return part.finite == 1;
   }
 
+  // Q K^T of a panel.
+  static CKDISP_CPU_INLINE typename Tile::Strip scores_of(const Part& part, Index i,
+                                                          const Keys& keys) {
+    const Index depth = part.call.p.hdim_q, padded = part.call.cut.depth;
+    return {part.q + i * padded,
+            padded,
+            part.k + keys.start * depth,
+            nr,
+            nr * depth,
+            depth,
+            (keys.end - keys.start) / nr,
+            part.scores + keys.start,
+            sk};
+  }
+
   template <bool Thin>
   static CKDISP_CPU_INLINE void score(Part& part, Index i, Index rows, const Keys& keys) {
     const Call& call = part.call;
@@ -367,10 +382,7 @@ struct Forward {
       FmhaThin<T>::products(part.q, padded, rows, part.k_lines, depth, keys.start, keys.end,
                             part.scores, sk);
     } else {
-      Tile::template choose<ARows::along_k>(rows)(
-          {part.q + i * padded, padded, part.k + keys.start * depth, nr, nr * depth, depth,
-           (keys.end - keys.start) / nr, part.scores + keys.start, sk},
-          nullptr);
+      Tile::template choose<ARows::along_k>(rows)(scores_of(part, i, keys), nullptr);
     }
     if (call.scores.plain() && !keys.masked) return;
     const Index from = keys.first + keys.start, count = keys.end - keys.start;
@@ -384,8 +396,48 @@ struct Forward {
     }
   }
 
-  // Scores become powers; `keep` is what earlier sums are to be multiplied by. All rows step by
-  // step: what one waits for is hidden by the others.
+  // Scores and their powers at once. False if a score is much larger than those before, with
+  // nothing changed but the scores.
+  static CKDISP_CPU_INLINE bool powers(Part& part, Index i, Index rows, const Keys& keys,
+                                       float (&keep)[mr]) {
+    FmhaPowers<T> powers;
+    bool first = true;
+    for (Index r = 0; r < rows; ++r) first = first && part.max[i + r] == minus_infinity;
+    if (!first && !powers.set_bases(part.max + i, rows)) return false;
+    const auto strip =
+        Tile::by_height(rows, [](auto height) { return &FmhaPowers<T>::template strip<height>; });
+    strip(scores_of(part, i, keys), powers);
+    if (!powers.good()) return false;
+    float max[mr], sums[mr];
+    for (Index r = 0; r < rows; ++r) {
+      max[r] = powers.base(r);
+      sums[r] = powers.sum(r);
+    }
+    rescale(part, i, rows, max, sums, keep);
+    return true;
+  }
+
+  // What powers are relative to; `max` may be none.
+  static float base_of(float max) { return max == minus_infinity ? 0.0f : max; }
+
+  // Adds the sums of new powers. `keep` is what earlier ones are to be multiplied by.
+  static CKDISP_CPU_INLINE void rescale(Part& part, Index i, Index rows, const float (&max)[mr],
+                                        const float (&sums)[mr], float (&keep)[mr]) {
+    float change[round_up(mr, lanes)] = {};
+    for (Index r = 0; r < rows; ++r) {
+      change[r] = part.max[i + r] - base_of(max[r]);
+      part.max[i + r] = max[r];
+    }
+    for (Index r = 0; r < mr; r += lanes) {
+      store(change + r, power_of_2<S>(load<F>(change + r)));
+    }
+    for (Index r = 0; r < rows; ++r) {
+      keep[r] = change[r];
+      part.sum[i + r] = part.sum[i + r] * keep[r] + sums[r];
+    }
+  }
+
+  // Scores become powers. All rows step by step: what one waits for is hidden by the others.
   static CKDISP_CPU_INLINE void softmax(Part& part, Index i, Index rows, const Keys& keys,
                                         float (&keep)[mr]) {
     F lines[mr];
@@ -399,34 +451,27 @@ struct Forward {
       }
       lines[r] = larger<S>(top[0], top[1]);
     }
-    float base[mr], change[round_up(mr, lanes)] = {};
+    float max[mr], sums[mr];
     for (Index r = 0; r < rows; ++r) {
       const float before = part.max[i + r];
-      float max = largest_lane(lines[r]);
-      max = before > max ? before : max;
-      part.max[i + r] = max;
-      base[r] = max == minus_infinity ? 0.0f : max;
-      change[r] = before - base[r];
+      const float now = largest_lane(lines[r]);
+      max[r] = before > now ? before : now;
     }
     for (Index r = 0; r < rows; ++r) {
       float* const line = part.scores + r * sk;
-      F sums[2] = {};
+      const float base = base_of(max[r]);
+      F sum[2] = {};
       for (Index j = keys.start; j < keys.end; j += nr) {
         unroll<2>([&](auto v) CKDISP_CPU_LAMBDA {
-          const F power = power_of_2<S, T::rough>(load<F>(line + j + v * lanes) - base[r]);
+          const F power = power_of_2<S, T::rough>(load<F>(line + j + v * lanes) - base);
           store(line + j + v * lanes, power);
-          sums[v] += power;
+          sum[v] += power;
         });
       }
-      lines[r] = sums[0] + sums[1];
+      lines[r] = sum[0] + sum[1];
     }
-    for (Index r = 0; r < mr; r += lanes) {
-      store(change + r, power_of_2<S>(load<F>(change + r)));
-    }
-    for (Index r = 0; r < rows; ++r) {
-      keep[r] = change[r];
-      part.sum[i + r] = part.sum[i + r] * keep[r] + sum_of_lanes(lines[r]);
-    }
+    for (Index r = 0; r < rows; ++r) sums[r] = sum_of_lanes(lines[r]);
+    rescale(part, i, rows, max, sums, keep);
   }
 
   static CKDISP_CPU_NOINLINE void drop(Part& part, Index i, Index rows, const Keys& keys) noexcept {
