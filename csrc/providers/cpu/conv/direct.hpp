@@ -258,7 +258,8 @@ struct ConvDirect {
                 layout.vector,
                 line,
                 axis.out_stride * pixel,
-                lanes};
+                lanes,
+                (forward ? p.out : p.in)[2] * pixel};
     // A piece of the line for all channels, then the next: whole cache lines of the result.
     constexpr Index piece = 8 * Strips::wide;
     for (Index row = 0, rows; row < axis.rows; row += rows) {

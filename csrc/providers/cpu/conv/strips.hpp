@@ -41,7 +41,8 @@ struct Strip {
   Index vector;                     // from one vector of source channels to the next
   char* to;
   Index to_step;
-  Index channels;  // of the result's vector
+  Index channels;   // of the result's vector
+  Index next_line;  // from a line of the result to the one to fetch
 };
 
 // `To` is the type of the result.
@@ -152,6 +153,7 @@ struct Strips {
     const Index weight_step = strip.weight_step, to_step = strip.to_step, offset = strip.offset;
     const MetLine* const met = strip.met;
     const MetLine* const last = met + strip.lines;
+    const Index next_line = strip.next_line;
     char* const line = strip.to;
     for (; strips > 0; --strips, first += Pixels) {
       if (first + Pixels > end) first = end - Pixels;
@@ -170,6 +172,7 @@ struct Strips {
       char* to = line + first * to_step;
       unroll<Pixels>([&](auto i) CKDISP_CPU_LAMBDA {
         store(to, from_float<To, S>(acc[i]));
+        __builtin_prefetch(to + next_line, 1);  // that stores do not wait for it
         to += to_step;
       });
     }
