@@ -259,7 +259,8 @@ struct ConvDirect {
                 line,
                 axis.out_stride * pixel,
                 lanes,
-                (forward ? p.out : p.in)[2] * pixel};
+                (forward ? p.out : p.in)[2] * pixel,
+                false};
     // A piece of the line for all channels, then the next: whole cache lines of the result.
     constexpr Index piece = 8 * Strips::wide;
     for (Index row = 0, rows; row < axis.rows; row += rows) {
@@ -271,6 +272,7 @@ struct ConvDirect {
         const Index first = depth <= lanes ? v : v * lanes / depth * (depth / lanes);
         strip.offset = begin + row * strip.step + first * layout.vector;
         strip.to = line + row * strip.to_step + v * lanes * size_c;
+        strip.odd = v % 2 == 1;
         if (depth == 1) {
           Strips::template line<Summed::own>(strip, rows);
         } else if (depth < lanes) {

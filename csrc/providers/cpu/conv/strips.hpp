@@ -43,6 +43,7 @@ struct Strip {
   Index to_step;
   Index channels;   // of the result's vector
   Index next_line;  // from a line of the result to the one to fetch
+  bool odd;         // whether a vector is the second in its cache lines
 };
 
 // `To` is the type of the result.
@@ -153,26 +154,35 @@ struct Strips {
     const Index weight_step = strip.weight_step, to_step = strip.to_step, offset = strip.offset;
     const MetLine* const met = strip.met;
     const MetLine* const last = met + strip.lines;
-    const Index next_line = strip.next_line;
+    // The next line is fetched, so that its stores do not wait: half of the pixels for each of two
+    // vectors.
+    constexpr int half = (Pixels + 1) / 2;
+    const Index next_line = strip.next_line + (strip.odd ? half * to_step : 0);
     char* const line = strip.to;
     for (; strips > 0; --strips, first += Pixels) {
       if (first + Pixels > end) first = end - Pixels;
       const Index start = offset + first * (Apart * lanes);
       F acc[Pixels];
+      char* to = line + first * to_step;
+      const char* ahead = to + next_line;
       const auto add = [&](const MetLine* from, auto begins) CKDISP_CPU_LAMBDA {
         const float* in = from->line + start;
         __asm__("" : "+r"(in));  // hides that taps share pixels: too many to keep in registers
         slide<Apart, 3, begins>(weights + from->tap * lanes, weight_step, acc,
-                                [&](int i) CKDISP_CPU_LAMBDA { return load<F>(in + i * lanes); });
+                                [&](int i) CKDISP_CPU_LAMBDA {
+                                  if (begins && i < half) {
+                                    __builtin_prefetch(ahead, 1);
+                                    ahead += to_step;
+                                  }
+                                  return load<F>(in + i * lanes);
+                                });
       };
       add(met, std::true_type{});
       for (const MetLine* from = met + 1; from != last; ++from) {
         add(from, std::false_type{});
       }
-      char* to = line + first * to_step;
       unroll<Pixels>([&](auto i) CKDISP_CPU_LAMBDA {
         store(to, from_float<To, S>(acc[i]));
-        __builtin_prefetch(to + next_line, 1);  // that stores do not wait for it
         to += to_step;
       });
     }
