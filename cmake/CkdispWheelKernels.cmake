@@ -1,5 +1,6 @@
 # The kernels that whoever builds the wheel asks for, in one library beside those for the CPU:
-# pip install . -C cmake.define.CKDISP_KERNELS=spec.json -C cmake.define.CKDISP_ARCHS="gfx942"
+# pip install . --config-settings=cmake.define.CKDISP_KERNELS=spec.json
+#               --config-settings=cmake.define.CKDISP_ARCHS="gfx942"
 
 set(specs)
 foreach(file IN LISTS CKDISP_KERNELS)

@@ -165,13 +165,14 @@ def wheel_options(spec: str, **settings: str) -> list[str]:
         "CKDISP_KERNELS": spec,
         **settings,
     }
-    return [word for name, text in values.items() for word in ("-C", f"cmake.define.{name}={text}")]
+    return [f"--config-settings=cmake.define.{name}={text}" for name, text in values.items()]
 
 
 def build_wheel(folder: Path, options: list[str]) -> Path:
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-v")
     offline = ("--no-build-isolation", "--no-deps", "--no-index")
-    run(*pip, *offline, "-w", folder, ROOT, "-C", f"build-dir={folder}/build", *options).ok()
+    build = f"--config-settings=build-dir={folder}/build"
+    run(*pip, *offline, "-w", folder, ROOT, build, *options).ok()
     (wheel,) = folder.glob("*.whl")
     return wheel
 
