@@ -5,7 +5,7 @@ include(CheckCXXCompilerFlag)
 
 set(levels generic)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  list(APPEND levels x86-64-v3 x86-64-v4 x86-64-v4-bf16)
+  list(APPEND levels x86-64-v3 x86-64-v4 x86-64-v4-bf16 x86-64-v4-amx)
 endif()
 
 # What the arch table says the compiler needs for a level.

@@ -82,9 +82,14 @@ def native_level() -> str:
     except OSError:
         return "generic"
     line = next((line for line in text.splitlines() if line.startswith("flags")), "")
-    flags = {flag.replace("_", "") for flag in line.partition(":")[2].split()}
-    usable = [facts for facts in levels if flags.issuperset(facts.features)]
+    flags = set(map(_joined, line.partition(":")[2].split()))
+    usable = [facts for facts in levels if flags.issuperset(map(_joined, facts.features))]
     return max(usable, key=lambda facts: len(facts.features)).name
+
+
+def _joined(feature: str) -> str:
+    """Linux writes ``avx512_bf16`` and ``amx_tile`` for what others call avx512bf16, amx-tile."""
+    return feature.replace("_", "").replace("-", "")
 
 
 def declare_sweep(

@@ -15,6 +15,8 @@
 #endif
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace ckdisp {
@@ -47,6 +49,16 @@ constexpr Feature kFeatures[] = {
     {"amx-bf16", 7, 0, edx, 22, kTile},
 };
 
+// Linux saves tiles only for a process that has asked for it.
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 bool saved_by_os(unsigned mask) {
   unsigned regs[4];
   if (mask == kNone) return true;
@@ -55,7 +67,8 @@ bool saved_by_os(unsigned mask) {
   if ((regs[ecx] & kOsxsave) == 0) return false;
   unsigned low, high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return (low & mask) == mask;
+  if ((low & mask) != mask) return false;
+  return mask != kTile || may_use_tiles();
 }
 
 bool detect(const Feature& feature) {

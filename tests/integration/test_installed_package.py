@@ -19,7 +19,7 @@ from ckdisp.codegen.version import VERSION
 
 LEVELS = ["generic"]
 if platform.machine() in ("x86_64", "AMD64"):
-    LEVELS += ["x86-64-v3", "x86-64-v4", "x86-64-v4-bf16"]
+    LEVELS += ["x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "x86-64-v4-amx"]
 
 
 def test_the_version_has_one_home() -> None:

@@ -279,7 +279,7 @@ def test_readers_never_see_a_part_of_an_entry(tmp_path: Path) -> None:
 
 
 def test_every_subset_of_archs_links(lab: Lab) -> None:
-    levels = ("generic", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16")
+    levels = ("generic", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "x86-64-v4-amx")
     for chosen in range(1, 1 << len(levels)):
         subset = [level for i, level in enumerate(levels) if chosen >> i & 1]
         kernels = [key for level in subset for key in keys(1, arch=level)]

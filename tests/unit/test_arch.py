@@ -8,7 +8,7 @@ from ckdisp.codegen.arch import arch, arch_names, arches, parse_target
 from ckdisp.codegen.declare import native_level, resolve_archs
 from ckdisp.codegen.errors import InvalidKey
 
-CPU = ("generic", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16")
+CPU = ("generic", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "x86-64-v4-amx")
 
 
 def test_names_cover_the_gpus_and_the_cpu_levels():

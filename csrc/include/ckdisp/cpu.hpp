@@ -9,7 +9,8 @@
 namespace ckdisp {
 
 // Whether CPU and operating system support a feature by the name that the arch table uses, such
-// as "avx2"; false for names it does not know.
+// as "avx2"; false for names it does not know. To ask for one of AMX's asks Linux to let this
+// process use tiles.
 bool cpu_has(const char* feature);
 
 // The architectures whose kernels run here, best first. The environment variable CKDISP_CPU_LEVEL

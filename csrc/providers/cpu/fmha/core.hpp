@@ -27,6 +27,8 @@ struct FmhaTraits {
   // Whether results are good for three digits at most.
   static constexpr bool rough = out != Dtype::fp32 && out != Dtype::fp16;
   static constexpr int size_bias = size_of(bias);
+  // Whether tiles of AMX multiply: inputs are one bf16 or the sum of two.
+  static constexpr bool amx = key.arch == Arch::x86_64_v4_amx && in != Dtype::fp32;
 
   // The register tile: two vectors wide; the accumulators, a row of B and a number of A must fit.
   // Without fused instructions a product needs a register, too.

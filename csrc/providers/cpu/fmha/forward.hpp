@@ -2,12 +2,12 @@
 // over it, a panel of them at a time; softmax online, without a matrix of all scores.
 #pragma once
 
-#include "pack.hpp"
+#include "amx_blocks.hpp"
 #include "philox.hpp"
 #include "powers.hpp"
 #include "scores.hpp"
 #include "thin.hpp"
-#include "tile.hpp"
+#include "vector_blocks.hpp"
 
 namespace ckdisp::cpu {
 namespace {
@@ -35,8 +35,8 @@ struct Forward {
   using T = FmhaTraits<Kernel>;
   using S = typename T::S;
   using F = typename T::F;
-  using Tile = FmhaTile<T>;
-  static constexpr int mr = T::mr, nr = T::nr, sk = T::sk, lanes = T::lanes;
+  using Blocks = std::conditional_t<T::amx, FmhaAmxBlocks<T>, FmhaVectorBlocks<T>>;
+  static constexpr int mr = Blocks::mr, nr = Blocks::nr, sk = T::sk, lanes = T::lanes;
 
   // Lines that are fetched ahead of their use.
   static constexpr int ahead = most(FmhaThin<T>::group, lanes);
@@ -57,15 +57,15 @@ struct Forward {
     cut.chunks = ceil_div(p.seqlen_q, cut.rows);
     cut.rows = ceil_div(p.seqlen_q, cut.chunks);
     cut.parts = heads * cut.chunks;
-    cut.depth = round_up(p.hdim_q, lanes);
+    cut.depth = round_up(p.hdim_q, Blocks::step);
     cut.width = round_up(p.hdim_v, nr);
     const Index rows = round_up(cut.rows * cut.group, mr);
     cut.q = round_up(rows * cut.depth, 16);
     cut.o = rows * cut.width;
-    cut.k = sk * p.hdim_q;
+    cut.k = sk * cut.depth;
     cut.v = sk * cut.width;
     cut.sums = round_up(2 * rows, 16);
-    cut.scores = (mr + 1) * sk;
+    cut.scores = (mr + 1) * sk + Blocks::weights(mr, sk);
     if (vectors(p)) {
       cut.rows_of_k = round_up(sk * p.hdim_q, 4);
       cut.rows_of_v = round_up(sk * p.hdim_v, 4);
@@ -79,9 +79,10 @@ struct Forward {
   }
 
   static void run(const FmhaProblemData& p, const FmhaArgs& args, void* workspace, int threads) {
-    const Call call{p, args, plan(p, threads), {args}, {p, args}};
+    const Call call{p, args, plan(p, threads), {args}, {p, args}, Scores<T>::factor(p, args)};
     std::int64_t counter = 0;
     parallel(threads, [&](int thread, int team) {
+      [[maybe_unused]] const typename Blocks::Thread prepared;
       float* const own = static_cast<float*>(workspace) + thread * call.cut.floats();
       Tickets tickets(&counter, call.cut.parts, team);
       for (Index part = tickets.take(); part >= 0; part = tickets.take()) {
@@ -97,6 +98,7 @@ struct Forward {
     ForwardPlan cut;
     RandomBytes random;
     Scores<T> scores;
+    float factor;  // of Q K^T
   };
 
   // What a part is, and its share of the workspace.
@@ -172,25 +174,26 @@ struct Forward {
 
   static CKDISP_CPU_INLINE void pack_q(Part& part) {
     const Call& call = part.call;
-    const float factor = Scores<T>::factor(call.p, call.args);
-    const Index padded = round_up(part.count, mr);
-    for (Index i = 0; i < padded; ++i) {
-      float* const to = part.q + i * call.cut.depth;
-      if (i < part.count) {
-        const char* from = row_of(call.args.q, call.p.q, part.b, part.head(i),
-                                  part.s.q_start + part.row(i), T::size_in);
-        widen_line<T, T::in>(to, from, call.p.hdim_q, call.cut.depth, factor);
+    const Index depth = call.p.hdim_q, padded = call.cut.depth, rows = round_up(part.count, mr);
+    const bool floats = thin(call, part);
+    for (Index i = 0; i < rows; ++i) {
+      const bool there = i < part.count;
+      const char* const from = there ? row_of(call.args.q, call.p.q, part.b, part.head(i),
+                                              part.s.q_start + part.row(i), T::size_in)
+                                     : nullptr;
+      if (floats) {
+        widen_line<T, T::in>(part.q + i * padded, from, there ? depth : 0, padded, call.factor);
       } else {
-        for (Index k = 0; k < call.cut.depth; ++k) to[k] = 0;
+        Blocks::put_row(part.q, i, padded, from, there ? depth : 0, call.factor);
       }
       part.max[i] = minus_infinity;
       part.sum[i] = 0;
     }
-    for (Index i = 0; i < padded * call.cut.width; ++i) part.o[i] = 0;
+    for (Index i = 0; i < rows * call.cut.width; ++i) part.o[i] = 0;
   }
 
   static bool thin(const Call& call, const Part& part) {
-    return part.count <= mr && call.p.vlayout == Order::r;
+    return part.count <= T::mr && call.p.vlayout == Order::r;
   }
 
   static CKDISP_CPU_NOINLINE void find_lines(Part& part, Index key, Index count) noexcept {
@@ -264,11 +267,11 @@ struct Forward {
     const Call& call = part.call;
     const FmhaProblemData& p = call.p;
     find_k(part, key, count);
-    FmhaPack<T, T::in>::columns(part.k, part.k_lines, 0, count, p.hdim_q, 1.0f);
+    Blocks::columns(part.k, part.k_lines, 0, count, p.hdim_q, call.cut.depth);
     part.finite = -1;
     if (p.vlayout == Order::r) {
       find_v(part, key, count);
-      FmhaPack<T, T::in>::rows(part.v, part.v_lines, count, p.hdim_v, sk);
+      Blocks::rows(part.v, part.v_lines, count, p.hdim_v, sk);
       return;
     }
     for (Index x = 0; x < p.hdim_v; x += nr) {
@@ -276,8 +279,8 @@ struct Forward {
       for (Index i = 0; i < some; ++i) {
         part.v_lines[i] = row_of(call.args.v, p.v, part.s.kv_batch, part.head_k, x + i, T::size_in);
       }
-      FmhaPack<T, T::in>::columns(part.v + x * sk, part.v_lines,
-                                  (part.s.k_start + key) * T::size_in, some, count, 1.0f);
+      Blocks::columns(Blocks::panel_of(part.v, x / nr, sk), part.v_lines,
+                      (part.s.k_start + key) * T::size_in, some, count, sk);
     }
   }
 
@@ -299,15 +302,7 @@ struct Forward {
     keys.masked = !sees_start || s.visible(low_row).high < key + keys.end || keys.end > count;
     const Call& call = part.call;
     float keep[mr] = {};
-    if (Thin || keys.masked || !call.scores.plain() || !powers(part, i, rows, keys, keep)) {
-      score<Thin>(part, i, rows, keys);
-      softmax(part, i, rows, keys, keep);
-    }
-    // What comes next is far away in long sequences.
-    const float* const next = part.q + (i + mr) * call.cut.depth;
-    for (Index x = 0; i + mr < part.count && x < mr * call.cut.depth; x += 16) {
-      __builtin_prefetch(next + x);
-    }
+    weigh<Thin>(part, i, rows, keys, keep);
     if (call.p.dropout) drop(part, i, rows, keys);
     if (call.scores.scaled()) {
       for (Index r = 0; r < rows; ++r) {
@@ -322,58 +317,70 @@ struct Forward {
       for (Index r = 0; r < rows; ++r) {
         float factor = keep[r];
         each_seen(s, part.row(i + r), key, keys.start, end, [&](Index from, Index to) {
-          add_values<Thin>(part, r, 1, from, to, o + r * width, &factor);
+          add_values_of_row<Thin>(part, r, from, to, o + r * width, factor);
           factor = 1;
         });
       }
       return;
     }
-    add_values<Thin>(part, 0, rows, keys.start, end, o, keep);
+    if constexpr (Thin) {
+      FmhaThin<T>::sums(part.scores, sk, rows, part.v_lines, call.p.hdim_v, keys.start, end, o,
+                        width, keep);
+    } else {
+      Blocks::values(part.scores, rows, part.v, sk, keys.start, end, o, width, keep,
+                     part.scores + (mr + 1) * sk);
+    }
   }
 
-  // O times `keep`, plus the weighted rows start .. end of V in the block. `r` is the first row of
-  // weights.
+  // O of a row times `keep`, plus the weighted rows start .. end of V in the block.
   template <bool Thin>
-  static CKDISP_CPU_INLINE void add_values(const Part& part, Index r, Index rows, Index start,
-                                           Index end, float* o, const float* keep) {
+  static CKDISP_CPU_INLINE void add_values_of_row(const Part& part, Index r, Index start, Index end,
+                                                  float* o, float keep) {
     const Index width = part.call.cut.width;
+    const float* const weights = part.scores + r * sk;
     if constexpr (Thin) {
-      FmhaThin<T>::sums(part.scores + r * sk, sk, rows, part.v_lines, part.call.p.hdim_v, start,
-                        end, o, width, keep);
+      FmhaThin<T>::sums(weights, sk, 1, part.v_lines, part.call.p.hdim_v, start, end, o, width,
+                        &keep);
     } else {
-      Tile::template choose<ARows::along_k>(rows)(
-          {part.scores + r * sk + start, sk, part.v + start * nr, nr, nr * sk, end - start,
-           width / nr, o, width},
-          keep);
+      Blocks::values_of_row(weights, part.v, sk, start, end, o, width, keep);
     }
   }
 
   // Whether all numbers of V in the block are finite: asked once, for rows that hide some.
   static bool is_finite(Part& part, Index count) {
-    if (part.finite < 0) {
-      part.finite = 1;
-      for (Index x = 0; x < part.call.cut.width && part.finite == 1; x += nr) {
-        part.finite = all_finite<F>(part.v + x * sk, count * nr) ? 1 : 0;
-      }
-    }
+    if (part.finite < 0) part.finite = Blocks::finite(part.v, sk, count, part.call.cut.width);
     return part.finite == 1;
   }
 
-  // Q K^T of a panel.
-  static CKDISP_CPU_INLINE typename Tile::Strip scores_of(const Part& part, Index i,
-                                                          const Keys& keys) {
-    const Index depth = part.call.p.hdim_q, padded = part.call.cut.depth;
-    return {part.q + i * padded,
-            padded,
-            part.k + keys.start * depth,
-            nr,
-            nr * depth,
-            depth,
-            (keys.end - keys.start) / nr,
-            part.scores + keys.start,
-            sk};
+  // Weights of a panel, in place of the scores.
+  template <bool Thin>
+  static CKDISP_CPU_INLINE void weigh(Part& part, Index i, Index rows, const Keys& keys,
+                                      float (&keep)[mr]) {
+    const bool plain = part.call.scores.plain() && !keys.masked;
+    if constexpr (Thin) {
+      score<true>(part, i, rows, keys);
+      softmax<false>(part, i, rows, keys, keep);
+    } else if constexpr (T::amx) {
+      score<false>(part, i, rows, keys);
+      if (plain) {
+        softmax<true>(part, i, rows, keys, keep);
+      } else {
+        softmax<false>(part, i, rows, keys, keep);
+      }
+    } else {
+      if (!plain || !powers(part, i, rows, keys, keep)) {
+        score<false>(part, i, rows, keys);
+        softmax<false>(part, i, rows, keys, keep);
+      }
+      // What comes next is far away in long sequences.
+      const Index depth = part.call.cut.depth;
+      const float* const next = part.q + (i + mr) * depth;
+      for (Index x = 0; i + mr < part.count && x < mr * depth; x += 16) __builtin_prefetch(next + x);
+    }
   }
 
+  // Q K^T of a panel, and what happens to it but for the softmax. Plain scores of blocks that do
+  // not pack the factor still lack it.
   template <bool Thin>
   static CKDISP_CPU_INLINE void score(Part& part, Index i, Index rows, const Keys& keys) {
     const Call& call = part.call;
@@ -382,13 +389,16 @@ struct Forward {
       FmhaThin<T>::products(part.q, padded, rows, part.k_lines, depth, keys.start, keys.end,
                             part.scores, sk);
     } else {
-      Tile::template choose<ARows::along_k>(rows)(scores_of(part, i, keys), nullptr);
+      Blocks::scores(part.q, i, padded, rows, part.k, depth, keys.start, keys.end, part.scores, sk);
     }
     if (call.scores.plain() && !keys.masked) return;
     const Index from = keys.first + keys.start, count = keys.end - keys.start;
     for (Index r = 0; r < rows; ++r) {
       const Index row = part.row(i + r);
       float* const line = part.scores + r * sk + keys.start;
+      if constexpr (!Thin && !Blocks::packs_factor) {
+        for (Index j = 0; j < count; j += lanes) store(line + j, load<F>(line + j) * call.factor);
+      }
       call.scores.finish(part.s, part.b, part.head(i + r), row, from, count, line);
       if (keys.masked) {
         Scores<T>::mask(part.s, part.s.visible(row), from, count, line, minus_infinity);
@@ -405,8 +415,10 @@ struct Forward {
     for (Index r = 0; r < rows; ++r) first = first && part.max[i + r] == minus_infinity;
     if (!first && !powers.set_bases(part.max + i, rows)) return false;
     const auto strip =
-        Tile::by_height(rows, [](auto height) { return &FmhaPowers<T>::template strip<height>; });
-    strip(scores_of(part, i, keys), powers);
+        FmhaTile<T>::by_height(rows, [](auto h) { return &FmhaPowers<T>::template strip<h>; });
+    strip(Blocks::scores_of(part.q, i, part.call.cut.depth, part.k, part.call.p.hdim_q, keys.start,
+                            keys.end, part.scores, sk),
+          powers);
     if (!powers.good()) return false;
     float max[mr], sums[mr];
     for (Index r = 0; r < rows; ++r) {
@@ -437,16 +449,20 @@ struct Forward {
     }
   }
 
-  // Scores become powers. All rows step by step: what one waits for is hidden by the others.
+  // Scores become powers, if `Scale` after they are multiplied by the factor. All rows step by step:
+  // what one waits for is hidden by the others.
+  template <bool Scale>
   static CKDISP_CPU_INLINE void softmax(Part& part, Index i, Index rows, const Keys& keys,
                                         float (&keep)[mr]) {
     F lines[mr];
     for (Index r = 0; r < rows; ++r) {
-      const float* const line = part.scores + r * sk;
+      float* const line = part.scores + r * sk;
       F top[2] = {splat<F>(minus_infinity), splat<F>(minus_infinity)};
       for (Index j = keys.start; j < keys.end; j += nr) {
         unroll<2>([&](auto v) CKDISP_CPU_LAMBDA {
-          top[v] = larger<S>(load<F>(line + j + v * lanes), top[v]);
+          F x = load<F>(line + j + v * lanes);
+          if constexpr (Scale) store(line + j + v * lanes, x *= part.call.factor);
+          top[v] = larger<S>(x, top[v]);
         });
       }
       lines[r] = larger<S>(top[0], top[1]);
@@ -455,7 +471,7 @@ struct Forward {
     for (Index r = 0; r < rows; ++r) {
       const float before = part.max[i + r];
       const float now = largest_lane(lines[r]);
-      max[r] = before > now ? before : now;
+      max[r] = now <= before + Blocks::slack ? before : now;
     }
     for (Index r = 0; r < rows; ++r) {
       float* const line = part.scores + r * sk;

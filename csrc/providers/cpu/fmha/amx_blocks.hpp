@@ -1,0 +1,240 @@
+// Blocks of Q, K, V and of weights as tiles of AMX. Numbers of more than eight bits are sums of two
+// bf16; of the products of such sums, that of both small parts is left out.
+#pragma once
+
+#include "../amx.hpp"
+#include "core.hpp"
+
+namespace ckdisp::cpu {
+namespace {
+
+template <class T>
+struct FmhaAmxBlocks {
+  using S = typename T::S;
+  using F = typename T::F;
+  using U = typename T::S::U;
+  using Thread = Tiles;
+  static constexpr int lanes = T::lanes;
+  static constexpr int parts = T::in == Dtype::fp16 ? 2 : 1;
+  static constexpr int weight_parts = T::rough ? 1 : 2;
+  using Numbers = Bf16Parts<S, parts>;
+  using Weights = Bf16Parts<S, weight_parts>;
+  static constexpr Index tiles_of_step = parts * 2 * Tiles::bytes;
+
+  // A panel of rows or columns is two tiles, which are `step` numbers deep.
+  static constexpr int mr = 2 * Tiles::rows, nr = 2 * lanes, step = 32;
+  static_assert(T::nr == nr && lanes == Tiles::rows);
+
+  // Whether rows of Q are multiplied by the factor of scores when they are packed.
+  static constexpr bool packs_factor = false;
+
+  // By how much a score may exceed the number that powers are relative to. Sums have as many bits
+  // less for their range, and are seldom multiplied.
+  static constexpr float slack = 8;
+
+  // Floats that rows of weights take.
+  static constexpr Index weights(Index rows, Index keys) { return rows * keys * weight_parts / 2; }
+
+  static CKDISP_CPU_INLINE float* panel_of(float* v, Index panel, Index length) {
+    return v + panel * (length / step * tiles_of_step / 4);
+  }
+
+  // Row i of packed Q is a line of `depth` numbers; zeros behind them, up to `padded`.
+  static CKDISP_CPU_INLINE void put_row(float* q, Index i, Index padded, const char* line,
+                                        Index depth, float) {
+    char* const to = row_of(q, i, padded);
+    for (Index x = 0; x < padded; x += step) {
+      const Numbers numbers = Numbers::template load<T::in>(line + x * T::size_in, depth - x);
+      unroll<parts>([&](auto part) CKDISP_CPU_LAMBDA {
+        store(to + (part * padded + x) * 2, numbers.part[part]);
+      });
+    }
+  }
+
+  // Columns are lines, whose neighbours are paired in rows. A panel has room for `length` numbers
+  // of a line; lines of the last one that do not exist are zero, and so are numbers that fill the
+  // last tile. `from` bytes into the lines lie the first numbers.
+  static CKDISP_CPU_NOINLINE void columns(float* to, const char* const* lines, Index from,
+                                          Index count, Index depth, Index length) noexcept {
+    for (Index first = 0; first < count; first += nr) {
+      char* tiles = tiles_of(to, first / nr, length);
+      for (Index x = 0; x < depth; x += step, tiles += tiles_of_step) {
+        unroll<2>([&](auto side) CKDISP_CPU_LAMBDA {
+          const Index some = least(lanes, count - first - side * lanes);
+          U v[parts][lanes] = {};
+          for (Index i = 0; i < some; ++i) {
+            const char* const line = lines[first + side * lanes + i] + from;
+            const Numbers numbers = Numbers::template load<T::in>(line + x * T::size_in, depth - x);
+            unroll<parts>([&](auto part) CKDISP_CPU_LAMBDA { v[part][i] = numbers.part[part]; });
+          }
+          unroll<parts>([&](auto part) CKDISP_CPU_LAMBDA {
+            transpose(v[part]);
+            for (Index i = 0; i < lanes; ++i) store(tile_at(tiles, part, side) + i * 64, v[part][i]);
+          });
+        });
+      }
+    }
+  }
+
+  // Columns are positions in a line, of which there are `width`; lines are paired to rows. A panel
+  // has room for `length` lines; those that fill the last tile are zero.
+  static CKDISP_CPU_NOINLINE void rows(float* to, const char* const* lines, Index count,
+                                       Index width, Index length) noexcept {
+    using H = typename S::H;
+    struct Halves {
+      H side[2];
+    };
+    for (Index j = 0; j < round_up(count, step); j += 2) {
+      for (Index x = 0; x < width; x += nr) {
+        const auto line = [&](Index i) CKDISP_CPU_LAMBDA {
+          return i < count ? Numbers::template load<T::in>(lines[i] + x * T::size_in, width - x)
+                           : Numbers{};
+        };
+        const Numbers even = line(j), odd = line(j + 1);
+        char* const tiles = tiles_of(to, x / nr, length) + j / step * tiles_of_step;
+        unroll<parts>([&](auto part) CKDISP_CPU_LAMBDA {
+          const Halves low = bits<Halves>(even.part[part]), high = bits<Halves>(odd.part[part]);
+          unroll<2>([&](auto side) CKDISP_CPU_LAMBDA {
+            store(tile_at(tiles, part, side) + j % step / 2 * 64,
+                  widen_halves<S>(low.side[side]) | widen_halves<S>(high.side[side]) << 16);
+          });
+        });
+      }
+    }
+  }
+
+  // c[r][j] = row i + r of Q times column j of K, for j in start .. end, whole panels. Rows of c
+  // are `apart` floats from each other; there are those of whole tiles.
+  static CKDISP_CPU_INLINE void scores(const float* q, Index i, Index padded, Index rows,
+                                       const float* k, Index, Index start, Index end, float* c,
+                                       Index apart) {
+    const auto strip = rows <= Tiles::rows ? &products<1, parts, parts, false>
+                                           : &products<2, parts, parts, false>;
+    for (Index j = start; j < end; j += nr) {
+      strip(row_of(q, i, padded), padded * parts * 2, padded * 2, tiles_of(k, j / nr, padded),
+            padded / step, c + j, apart);
+    }
+  }
+
+  // o = keep * o + weights * rows start .. end of V, of which a panel has room for `length`.
+  // `weights` has room for packed ones behind its rows.
+  static CKDISP_CPU_INLINE void values(const float* scores, Index rows, const float* v,
+                                       Index length, Index start, Index end, float* o, Index width,
+                                       const float* keep, float* room) {
+    char* const weights = reinterpret_cast<char*>(room);
+    end = round_up(end, step);
+    for (Index r = 0; r < rows; ++r) {
+      const float* const line = scores + r * length;
+      for (Index j = start; j < end; j += step) {
+        const Weights both = Weights::of(load<F>(line + j), load<F>(line + j + lanes));
+        unroll<weight_parts>([&](auto part) CKDISP_CPU_LAMBDA {
+          store(weights + ((r * weight_parts + part) * length + j) * 2, both.part[part]);
+        });
+      }
+      if (keep[r] == 1) continue;
+      for (Index x = 0; x < width; x += lanes) {
+        store(o + r * width + x, keep[r] * load<F>(o + r * width + x));
+      }
+    }
+    const auto strip = rows <= Tiles::rows ? &products<1, weight_parts, parts, true>
+                                           : &products<2, weight_parts, parts, true>;
+    for (Index x = 0; x < width; x += nr) {
+      strip(weights + start * 2, length * weight_parts * 2, length * 2,
+            tiles_of(v, x / nr, length) + start / step * tiles_of_step, (end - start) / step, o + x,
+            width);
+    }
+  }
+
+  // The same of one row and any numbers, with nothing but what start .. end have.
+  static CKDISP_CPU_NOINLINE void values_of_row(const float* scores, const float* v, Index length,
+                                                Index start, Index end, float* o, Index width,
+                                                float keep) noexcept {
+    for (Index x = 0; x < width; x += lanes) {
+      F sum = keep * load<F>(o + x);
+      for (Index j = start; j < end; ++j) {
+        sum += scores[j] * number(pair_of(v, length, j, x), j % 2 == 1);
+      }
+      store(o + x, sum);
+    }
+  }
+
+  // Whether all numbers of the first `count` rows of V are finite.
+  static CKDISP_CPU_NOINLINE bool finite(const float* v, Index length, Index count,
+                                         Index width) noexcept {
+    F zeros{};
+    for (Index x = 0; x < width; x += lanes) {
+      for (Index j = 0; j < count; ++j) {
+        const F values = number(pair_of(v, length, j, x), j % 2 == 1);
+        zeros += values - values;
+      }
+    }
+    return sum_of_lanes(zeros) == 0;
+  }
+
+ private:
+  // Row j of V and its partner, from column x.
+  static CKDISP_CPU_INLINE const char* pair_of(const float* v, Index length, Index j, Index x) {
+    return tile_at(tiles_of(v, x / nr, length) + j / step * tiles_of_step, 0, x % nr / lanes) +
+           j % step / 2 * 64;
+  }
+  // Sum of the parts.
+  static CKDISP_CPU_INLINE F number(const char* pair, bool odd) {
+    F sum{};
+    unroll<parts>([&](auto part) CKDISP_CPU_LAMBDA {
+      const U both = load<U>(pair + part * 2 * Tiles::bytes);
+      sum += bits<F>(odd ? both & 0xffff0000u : both << 16);
+    });
+    return sum;
+  }
+
+  // A panel's tiles of both sides, of each part, of each step.
+  static CKDISP_CPU_INLINE char* tiles_of(const float* v, Index panel, Index length) {
+    return reinterpret_cast<char*>(panel_of(const_cast<float*>(v), panel, length));
+  }
+  static CKDISP_CPU_INLINE char* row_of(const float* q, Index i, Index padded) {
+    return at(const_cast<float*>(q), i * padded * parts * 2);
+  }
+  static CKDISP_CPU_INLINE char* tile_at(char* tiles, Index part, Index side) {
+    return tiles + (part * 2 + side) * Tiles::bytes;
+  }
+
+  // C = A B, or added to C: `Height` tiles of rows of A times a panel of B. Bytes lie between rows
+  // of A and between their parts, floats between rows of C.
+  template <int Height, int PartsA, int PartsB, bool Add>
+  static CKDISP_CPU_NOINLINE void products(const char* a, Index lda, Index part_of_a, const char* b,
+                                           Index steps, float* c, Index ldc) noexcept {
+    unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
+      unroll<2>([&](auto side) CKDISP_CPU_LAMBDA {
+        constexpr int tile = 2 * h + side;
+        if constexpr (Add) {
+          Tiles::load<tile>(c + h * Tiles::rows * ldc + side * lanes, ldc * 4);
+        } else {
+          Tiles::zero<tile>();
+        }
+      });
+    });
+    for (Index s = 0; s < steps; ++s) {
+      unroll<PartsB>([&](auto pb) CKDISP_CPU_LAMBDA {
+        Tiles::load<6>(b + pb * 2 * Tiles::bytes, 64);
+        Tiles::load<7>(b + (pb * 2 + 1) * Tiles::bytes, 64);
+        unroll<(pb == 0 ? PartsA : 1)>([&](auto pa) CKDISP_CPU_LAMBDA {
+          unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
+            Tiles::load<4 + h>(a + pa * part_of_a + h * Tiles::rows * lda, lda);
+            Tiles::add_product<2 * h, 4 + h, 6>();
+            Tiles::add_product<2 * h + 1, 4 + h, 7>();
+          });
+        });
+      });
+      a += 64;
+      b += tiles_of_step;
+    }
+    unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
+      unroll<2>([&](auto side) CKDISP_CPU_LAMBDA {
+        Tiles::store<2 * h + side>(c + h * Tiles::rows * ldc + side * lanes, ldc * 4);
+      });
+    });
+  }
+};
+
+}  // namespace
+}  // namespace ckdisp::cpu
