@@ -32,11 +32,17 @@ struct FmhaAmxBlocks {
   // less for their range, and are seldom multiplied.
   static constexpr float slack = 8;
 
-  // Floats that rows of weights take.
-  static constexpr Index weights(Index rows, Index keys) { return rows * keys * weight_parts / 2; }
+  // Floats that packed numbers and weights take.
+  static constexpr Index numbers(Index count) { return count * parts / 2; }
+  static constexpr Index weights(Index count) { return count * weight_parts / 2; }
 
+  // Where panels of columns, and the tiles of row `row` in each, begin.
   static CKDISP_CPU_INLINE float* panel_of(float* v, Index panel, Index length) {
     return v + panel * (length / step * tiles_of_step / 4);
+  }
+
+  static CKDISP_CPU_INLINE float* step_of(float* v, Index row) {
+    return v + row / step * tiles_of_step / 4;
   }
 
   // Row i of packed Q is a line of `depth` numbers; zeros behind them, up to `padded`.
@@ -116,35 +122,63 @@ struct FmhaAmxBlocks {
     }
   }
 
-  // o = keep * o + weights * rows start .. end of V, of which a panel has room for `length`.
-  // `weights` has room for packed ones behind its rows.
+  // Packs columns start .. end, whole steps, of rows of weights that have room for `length`.
+  static CKDISP_CPU_INLINE void put_weights(float* to, const float* from, Index rows, Index length,
+                                            Index start, Index end) {
+    for (Index r = 0; r < rows; ++r) {
+      const float* const line = from + r * length;
+      for (Index j = start; j < end; j += step) {
+        put_weights(to, r, length, j, load<F>(line + j), load<F>(line + j + lanes));
+      }
+    }
+  }
+
+  // Packs them as columns: weights of a panel of rows, `apart` floats from each other, become
+  // columns first .. of rows start .. end, which have room for `length`.
+  static CKDISP_CPU_NOINLINE void put_columns(float* to, const float* from, Index apart,
+                                              Index first, Index length, Index start,
+                                              Index end) noexcept {
+    for (Index j = start; j < end; j += lanes) {
+      F low[lanes], high[lanes];
+      for (Index r = 0; r < lanes; ++r) {
+        low[r] = load<F>(from + r * apart + j);
+        high[r] = load<F>(from + (lanes + r) * apart + j);
+      }
+      transpose(low);
+      transpose(high);
+      for (Index i = 0; i < lanes; ++i) put_weights(to, j + i, length, first, low[i], high[i]);
+    }
+  }
+
+  // c += rows of packed weights, which have room for `length`, from column start to end, times
+  // these rows of V, of which a panel has room for `rows_of_v`.
+  static CKDISP_CPU_INLINE void sums(const float* weights, Index rows, Index length, Index start,
+                                     Index end, const float* v, Index rows_of_v, float* c,
+                                     Index width) {
+    const auto strip = rows <= Tiles::rows ? &products<1, weight_parts, parts, true>
+                                           : &products<2, weight_parts, parts, true>;
+    for (Index x = 0; x < width; x += nr) {
+      strip(weight_at(weights, 0, length, 0) + start * 2, length * weight_parts * 2, length * 2,
+            tiles_of(v, x / nr, rows_of_v) + start / step * tiles_of_step, (end - start) / step,
+            c + x, width);
+    }
+  }
+
+  // o = keep * o + weights times rows start .. end of V, of which a panel has room for `length`, as
+  // have rows of weights. `packed` has room for such rows.
   static CKDISP_CPU_INLINE void values(const float* scores, Index rows, const float* v,
                                        Index length, Index start, Index end, float* o, Index width,
-                                       const float* keep, float* room) {
-    char* const weights = reinterpret_cast<char*>(room);
+                                       const float* keep, float* packed) {
     end = round_up(end, step);
+    put_weights(packed, scores, rows, length, start, end);
     for (Index r = 0; r < rows; ++r) {
-      const float* const line = scores + r * length;
-      for (Index j = start; j < end; j += step) {
-        const Weights both = Weights::of(load<F>(line + j), load<F>(line + j + lanes));
-        unroll<weight_parts>([&](auto part) CKDISP_CPU_LAMBDA {
-          store(weights + ((r * weight_parts + part) * length + j) * 2, both.part[part]);
-        });
-      }
       if (keep[r] == 1) continue;
       for (Index x = 0; x < width; x += lanes) {
         store(o + r * width + x, keep[r] * load<F>(o + r * width + x));
       }
     }
-    const auto strip = rows <= Tiles::rows ? &products<1, weight_parts, parts, true>
-                                           : &products<2, weight_parts, parts, true>;
-    for (Index x = 0; x < width; x += nr) {
-      strip(weights + start * 2, length * weight_parts * 2, length * 2,
-            tiles_of(v, x / nr, length) + start / step * tiles_of_step, (end - start) / step, o + x,
-            width);
-    }
+    sums(packed, rows, length, start, end, v, length, o, width);
   }
-
   // The same of one row and any numbers, with nothing but what start .. end have.
   static CKDISP_CPU_NOINLINE void values_of_row(const float* scores, const float* v, Index length,
                                                 Index start, Index end, float* o, Index width,
@@ -196,6 +230,19 @@ struct FmhaAmxBlocks {
   }
   static CKDISP_CPU_INLINE char* tile_at(char* tiles, Index part, Index side) {
     return tiles + (part * 2 + side) * Tiles::bytes;
+  }
+
+  static CKDISP_CPU_INLINE char* weight_at(const float* weights, Index row, Index length,
+                                           int part) {
+    return at(const_cast<float*>(weights), (row * weight_parts + part) * length * 2);
+  }
+  // Neighbours of a row, from column j.
+  static CKDISP_CPU_INLINE void put_weights(float* to, Index row, Index length, Index j, F low,
+                                            F high) {
+    const Weights both = Weights::of(low, high);
+    unroll<weight_parts>([&](auto part) CKDISP_CPU_LAMBDA {
+      store(weight_at(to, row, length, part) + j * 2, both.part[part]);
+    });
   }
 
   // C = A B, or added to C: `Height` tiles of rows of A times a panel of B. Bytes lie between rows

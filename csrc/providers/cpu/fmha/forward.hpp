@@ -65,7 +65,7 @@ struct Forward {
     cut.k = sk * cut.depth;
     cut.v = sk * cut.width;
     cut.sums = round_up(2 * rows, 16);
-    cut.scores = (mr + 1) * sk + Blocks::weights(mr, sk);
+    cut.scores = (mr + 1) * sk + Blocks::weights(mr * sk);
     if (vectors(p)) {
       cut.rows_of_k = round_up(sk * p.hdim_q, 4);
       cut.rows_of_v = round_up(sk * p.hdim_v, 4);

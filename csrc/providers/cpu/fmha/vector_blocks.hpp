@@ -25,7 +25,7 @@ struct FmhaVectorBlocks {
   static constexpr float slack = 0;
 
   // Floats that packed rows of weights take: they are used as they are.
-  static constexpr Index weights(Index, Index) { return 0; }
+  static constexpr Index weights(Index) { return 0; }
 
   // Row i of packed Q is a line of `depth` numbers times `factor`; zeros behind them, up to
   // `padded`.

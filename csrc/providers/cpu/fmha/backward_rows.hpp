@@ -1,0 +1,253 @@
+// What the gradients of attention have in common, however matrices are multiplied: the cut of a
+// problem, rows of weights and of their gradients, results.
+#pragma once
+
+#include "pack.hpp"
+#include "philox.hpp"
+#include "scores.hpp"
+
+namespace ckdisp::cpu {
+namespace {
+
+// How one problem is cut. A part is some keys of a head of K, with all heads of Q that share it.
+struct BackwardPlan {
+  int threads;
+  Index group;         // heads of Q for a head of K
+  Index keys;          // of a sequence in a part
+  Index chunks;        // parts of a sequence
+  Index parts;         // in all
+  Index depth, width;  // numbers of a row of Q and K; of V and dO, in whole panels
+  Index own;           // floats of a thread's workspace
+  Index dq_of_part;    // what each chunk adds to dQ, if there are several
+};
+
+// Hands out a workspace, or counts what would be taken.
+struct Room {
+  float* base;
+  Index taken = 0;
+
+  float* take(Index floats) {
+    float* const out = base == nullptr ? nullptr : base + taken;
+    taken += round_up(floats, 16);
+    return out;
+  }
+};
+
+template <class Kernel>
+struct BackwardRows {
+  using T = FmhaTraits<Kernel>;
+  using S = typename T::S;
+  using F = typename T::F;
+  static constexpr int nr = T::nr, sk = T::sk, lanes = T::lanes;
+
+  struct Call {
+    const FmhaProblemData& p;
+    const FmhaArgs& args;
+    BackwardPlan cut;
+    RandomBytes random;
+    Scores<T> scores;
+    float* workspace;
+
+    // dQ of one chunk, before the scale: batch x nhead_q x seqlen_q x hdim_q.
+    float* dq_of(Index chunk, Index b, Index head, Index row) const {
+      return workspace + cut.threads * cut.own + chunk * cut.dq_of_part +
+             ((b * p.nhead_q + head) * p.seqlen_q + row) * p.hdim_q;
+    }
+  };
+
+  struct Part {
+    const Call& call;
+    Sequence s;
+    Index b, head_k, chunk;
+    Index first, keys;  // of the sequence
+    Index head = 0;     // of Q
+    float factors[sk + RandomBytes::drawn];
+
+    Part(const Call& c, Index part)
+        : call(c),
+          s(c.p, c.args, part / c.cut.chunks / c.p.nhead_k),
+          b(part / c.cut.chunks / c.p.nhead_k),
+          head_k(part / c.cut.chunks % c.p.nhead_k),
+          chunk(part % c.cut.chunks),
+          first(chunk * c.cut.keys),
+          keys(most(0, least(c.cut.keys, s.k_len - first))) {}
+
+    // Lines of the head of Q, and of its gradient.
+    const char* q_line(Index row) const {
+      return row_of(call.args.q, call.p.q, b, head, s.q_start + row, T::size_in);
+    }
+    const char* do_line(Index row) const {
+      return row_of(call.args.d_o, call.p.d_o, b, head, s.q_start + row, T::size_in);
+    }
+    // Of K and V, from key `key` of the part.
+    void find_k(Index key, Index count, const char** lines) const {
+      find_rows(call.p, s, call.args.k, call.p.k, head_k, first + key, count, T::size_in, lines);
+    }
+    void find_v(Index key, Index count, const char** lines) const {
+      find_rows(call.p, s, call.args.v, call.p.v, head_k, first + key, count, T::size_in, lines);
+    }
+  };
+
+  // Whether all numbers are finite that the part reads of Q, K, V and dO.
+  static CKDISP_CPU_NOINLINE bool is_finite(Part part) noexcept {
+    const FmhaProblemData& p = part.call.p;
+    const Index group = part.call.cut.group;
+    F zeros{};
+    const auto add = [&](const char* line, Index width) CKDISP_CPU_LAMBDA {
+      for (Index x = 0; x < width; x += lanes) {
+        const F values = load_as_float<T::in, S>(line + x * T::size_in, width - x);
+        zeros += values - values;
+      }
+    };
+    for (part.head = part.head_k * group; part.head < (part.head_k + 1) * group; ++part.head) {
+      for (Index i = 0; i < part.s.q_len; ++i) {
+        add(part.q_line(i), p.hdim_q);
+        add(part.do_line(i), p.hdim_v);
+      }
+    }
+    for (Index j = 0; j < part.keys; ++j) {
+      const char* lines[2];
+      part.find_k(j, 1, lines);
+      part.find_v(j, 1, lines + 1);
+      add(lines[0], p.hdim_q);
+      add(lines[1], p.hdim_v);
+    }
+    return sum_of_lanes(zeros) == 0;
+  }
+
+  // What a panel of rows looks at of a block of keys.
+  struct Range {
+    Index start, end;  // in whole panels of keys; empty if not start < end
+    bool masked;
+
+    bool empty() const { return start >= end; }
+  };
+
+  static CKDISP_CPU_INLINE Range range_of(const Sequence& s, Index row, Index rows, Index key,
+                                          Index count) {
+    const Visible first = s.visible(row), last = s.visible(row + rows - 1);
+    Range out{0, 0, false};
+    if (key >= s.sink) out.start = most(0, first.low - key) / nr * nr;
+    out.end = most(least(count, last.high - key), least(count, s.sink - key));
+    if (out.start >= out.end) return {0, 0, false};
+    out.end = round_up(out.end, nr);
+    out.masked = last.low > most(key, s.sink) || first.high < key + out.end || out.end > count;
+    return out;
+  }
+
+  // A row of scores and one of dO V^T become P and dS, for the keys of its range in the block that
+  // begins at key `from`. Scores are multiplied by `factor` before.
+  static CKDISP_CPU_INLINE void one_row(Part& part, Index row, Index from, const Range& range,
+                                        float factor, float* line, float* grads) {
+    const Call& call = part.call;
+    const FmhaProblemData& p = call.p;
+    const Index begin = range.start, count = range.end - range.start;
+    if (!call.scores.plain() || range.masked) {
+      if (factor != 1) {
+        for (Index x = begin; x < range.end; x += lanes) store(line + x, load<F>(line + x) * factor);
+        factor = 1;
+      }
+      call.scores.finish(part.s, part.b, part.head, row, from + begin, count, line + begin);
+      if (range.masked) {
+        Scores<T>::mask(part.s, part.s.visible(row), from + begin, count, line + begin,
+                        minus_infinity);
+      }
+    }
+    const Index place = part.b * p.lse.batch + part.head * p.lse.head + part.s.q_start + row;
+    const float lse = call.args.lse[place], delta = call.args.delta[place];
+    // A row that sees nothing has no weights.
+    const float base = lse == minus_infinity ? -minus_infinity : lse * log2_e;
+    if (p.dropout) {
+      const float* const factors = call.random.factors(part.b * p.nhead_q + part.head, row, from,
+                                                       begin, range.end, part.factors) -
+                                   begin;
+      for (Index x = begin; x < range.end; x += lanes) {
+        const F weight = power_of_2<S>(load<F>(line + x) * factor - base), factor = load<F>(factors + x);
+        const F grad = weight * (load<F>(grads + x) * factor - delta);
+        uncap(call, line + x, grads + x, grad);
+        store(line + x, weight * factor);
+      }
+    } else {
+      for (Index x = begin; x < range.end; x += lanes) {
+        const F weight = power_of_2<S>(load<F>(line + x) * factor - base);
+        uncap(call, line + x, grads + x, weight * (load<F>(grads + x) - delta));
+        store(line + x, weight);
+      }
+    }
+    if (range.masked) {
+      // What is not seen may be NaN, and so may be what the row knows of what it sees.
+      const Visible seen = part.s.visible(row);
+      Scores<T>::mask(part.s, seen, from + begin, count, line + begin, 0.0f);
+      Scores<T>::mask(part.s, seen, from + begin, count, grads + begin, 0.0f);
+    }
+  }
+
+  // The gradient of the scores before the soft cap.
+  static CKDISP_CPU_INLINE void uncap(const Call& call, const float* score, float* to, F grad) {
+    if (call.p.logits) {
+      const F s = load<F>(score);
+      const F t = s * (ln_2 / call.args.soft_cap);
+      grad = s == minus_infinity ? F{} : grad * (1.0f - t * t);
+    }
+    store(to, grad);
+  }
+
+  // The gradients of `rows` rows, `apart` floats from each other, as those of the bias.
+  static CKDISP_CPU_NOINLINE void put_dbias(const Part& part, Index row, Index rows, Index from,
+                                            Index count, const Range& range, const float* ds,
+                                            Index apart) noexcept {
+    const Call& call = part.call;
+    float line[sk];
+    for (Index j = 0; j < rows; ++j) {
+      const float* const grads = ds + j * apart;
+      for (Index x = 0; x < count; ++x) {
+        line[x] = x >= range.start && x < range.end ? grads[x] : 0.0f;
+      }
+      char* const to = row_of(call.args.dbias, call.p.dbias, part.b, part.head,
+                              part.s.q_start + row + j, T::size_bias);
+      narrow_line<T, T::bias>(to + from * T::size_bias, line, count, 1.0f);
+    }
+  }
+
+  // Rounded to dQ, or to what bwd_convert_dq reads.
+  static CKDISP_CPU_INLINE void put_dq(const Call& call, const Sequence& s, Index b, Index head,
+                                       Index row, const float* from) {
+    const FmhaProblemData& p = call.p;
+    if (call.args.dq_acc != nullptr) {
+      const Index place = ((b * p.nhead_q + head) * p.seqlen_q + row) * p.hdim_q;
+      narrow_line<T, Dtype::fp32>(at(call.args.dq_acc, place * 4), from, p.hdim_q, call.args.scale);
+    } else {
+      narrow_line<T, T::out>(row_of(call.args.dq, p.dq, b, head, s.q_start + row, T::size_out),
+                             from, p.hdim_q, call.args.scale);
+    }
+  }
+
+  // All rows of the head: `dq` is what the part's keys give.
+  static void put_dq_of_head(const Part& part, const float* dq) {
+    const Call& call = part.call;
+    for (Index i = 0; i < part.s.q_len; ++i) {
+      const float* const from = dq + i * call.cut.depth;
+      if (call.cut.chunks > 1) {
+        narrow_line<T, Dtype::fp32>(at(call.dq_of(part.chunk, part.b, part.head, i), 0), from,
+                                    call.p.hdim_q, 1.0f);
+      } else {
+        put_dq(call, part.s, part.b, part.head, i, from);
+      }
+    }
+  }
+
+  static void put_dk_dv(const Part& part, const float* dk, const float* dv) {
+    const Call& call = part.call;
+    const FmhaProblemData& p = call.p;
+    for (Index j = 0; j < part.keys; ++j) {
+      const Index row = part.s.k_start + part.first + j;
+      narrow_line<T, T::out>(row_of(call.args.dk, p.dk, part.b, part.head_k, row, T::size_out),
+                             dk + j * call.cut.depth, p.hdim_q, call.args.scale);
+      narrow_line<T, T::out>(row_of(call.args.dv, p.dv, part.b, part.head_k, row, T::size_out),
+                             dv + j * call.cut.width, p.hdim_v, 1.0f);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace ckdisp::cpu
