@@ -2,7 +2,7 @@
 // for each. Inline assembly, as for vectors.
 #pragma once
 
-#include "convert.hpp"
+#include "base.hpp"
 
 namespace ckdisp::cpu {
 namespace {
@@ -47,48 +47,6 @@ class Tiles {
   static CKDISP_CPU_INLINE void add_product() {
     __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
   }
-};
-
-// 32 numbers as bf16, or as the sums of two: the upper half of each and the rounded rest.
-template <class S, int Parts>
-struct Bf16Parts {
-  using F = typename S::F;
-  using U = typename S::U;
-  U part[Parts];
-
-  static CKDISP_CPU_INLINE U round(F low, F high) {
-    U both;
-    __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(both) : "v"(high), "v"(low));
-    return both;
-  }
-
-  static CKDISP_CPU_INLINE Bf16Parts of(F low, F high) {
-    Bf16Parts out;
-    if constexpr (Parts == 1) {
-      out.part[0] = round(low, high);
-    } else {
-      static_assert(Parts == 2);
-      const F low_half = upper(low), high_half = upper(high);
-      out.part[0] = round(low_half, high_half);
-      out.part[1] = round(low - low_half, high - high_half);
-    }
-    return out;
-  }
-
-  // The first `count` numbers of type D at p, zeros behind them.
-  template <Dtype D>
-  static CKDISP_CPU_INLINE Bf16Parts load(const char* p, Index count) {
-    if constexpr (D == Dtype::bf16) {
-      static_assert(Parts == 1);
-      return {{load_partial<U, 2>(p, most(0, count))}};
-    } else {
-      return of(load_as_float<D, S>(p, most(0, count)),
-                load_as_float<D, S>(p + S::lanes * size_of(D), most(0, count - S::lanes)));
-    }
-  }
-
- private:
-  static CKDISP_CPU_INLINE F upper(F x) { return bits<F>(bits<U>(x) & 0xffff0000u); }
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
 // Blocks of Q, K, V and of weights as tiles of AMX. Numbers of more than eight bits are sums of two
-// bf16; of the products of such sums, that of both small parts is left out.
+// bf16. Of the products of weights, which are rounded, that of both small parts is left out.
 #pragma once
 
 #include "../amx.hpp"
+#include "bf16_parts.hpp"
 #include "core.hpp"
 
 namespace ckdisp::cpu {
@@ -15,15 +16,17 @@ struct FmhaAmxBlocks {
   using U = typename T::S::U;
   using Thread = Tiles;
   static constexpr int lanes = T::lanes;
-  static constexpr int parts = T::in == Dtype::fp16 ? 2 : 1;
-  static constexpr int weight_parts = T::rough ? 1 : 2;
+  static constexpr int parts = T::parts, weight_parts = T::weight_parts;
   using Numbers = Bf16Parts<S, parts>;
   using Weights = Bf16Parts<S, weight_parts>;
-  static constexpr Index tiles_of_step = parts * 2 * Tiles::bytes;
 
   // A panel of rows or columns is two tiles, which are `step` numbers deep.
-  static constexpr int mr = 2 * Tiles::rows, nr = 2 * lanes, step = 32;
-  static_assert(T::nr == nr && lanes == Tiles::rows);
+  static constexpr int mr = 32, nr = 32, step = 32, tile_bytes = 1024;
+  static constexpr Index tiles_of_step = parts * 2 * tile_bytes;
+  static_assert(T::nr == nr && lanes == 16);
+
+  // Whether products must not have infinite factors: a small part that is zero would make them NaN.
+  static constexpr bool finite_only = parts > 1 || weight_parts > 1;
 
   // Whether rows of Q are multiplied by the factor of scores when they are packed.
   static constexpr bool packs_factor = false;
@@ -75,7 +78,8 @@ struct FmhaAmxBlocks {
           }
           unroll<parts>([&](auto part) CKDISP_CPU_LAMBDA {
             transpose(v[part]);
-            for (Index i = 0; i < lanes; ++i) store(tile_at(tiles, part, side) + i * 64, v[part][i]);
+            for (Index i = 0; i < lanes; ++i)
+              store(tile_at(tiles, part, side) + i * 64, v[part][i]);
           });
         });
       }
@@ -110,12 +114,15 @@ struct FmhaAmxBlocks {
   }
 
   // c[r][j] = row i + r of Q times column j of K, for j in start .. end, whole panels. Rows of c
-  // are `apart` floats from each other; there are those of whole tiles.
+  // are `apart` floats from each other; there are those of whole tiles. `finite`: all factors are.
   static CKDISP_CPU_INLINE void scores(const float* q, Index i, Index padded, Index rows,
-                                       const float* k, Index, Index start, Index end, float* c,
-                                       Index apart) {
-    const auto strip = rows <= Tiles::rows ? &products<1, parts, parts, false>
-                                           : &products<2, parts, parts, false>;
+                                       const float* k, Index depth, Index start, Index end,
+                                       float* c, Index apart, bool finite = true) {
+    if (finite_only && !finite) {
+      return scores_of_any(q, i, padded, rows, k, depth, start, end, c, apart);
+    }
+    const auto strip =
+        rows <= lanes ? &products<1, parts, parts, false> : &products<2, parts, parts, false>;
     for (Index j = start; j < end; j += nr) {
       strip(row_of(q, i, padded), padded * parts * 2, padded * 2, tiles_of(k, j / nr, padded),
             padded / step, c + j, apart);
@@ -155,8 +162,8 @@ struct FmhaAmxBlocks {
   static CKDISP_CPU_INLINE void sums(const float* weights, Index rows, Index length, Index start,
                                      Index end, const float* v, Index rows_of_v, float* c,
                                      Index width) {
-    const auto strip = rows <= Tiles::rows ? &products<1, weight_parts, parts, true>
-                                           : &products<2, weight_parts, parts, true>;
+    const auto strip = rows <= lanes ? &products<1, weight_parts, parts, true>
+                                     : &products<2, weight_parts, parts, true>;
     for (Index x = 0; x < width; x += nr) {
       strip(weight_at(weights, 0, length, 0) + start * 2, length * weight_parts * 2, length * 2,
             tiles_of(v, x / nr, rows_of_v) + start / step * tiles_of_step, (end - start) / step,
@@ -186,19 +193,20 @@ struct FmhaAmxBlocks {
     for (Index x = 0; x < width; x += lanes) {
       F sum = keep * load<F>(o + x);
       for (Index j = start; j < end; ++j) {
-        sum += scores[j] * number(pair_of(v, length, j, x), j % 2 == 1);
+        sum += scores[j] * numbers_of(v, length, j, x);
       }
       store(o + x, sum);
     }
   }
 
-  // Whether all numbers of the first `count` rows of V are finite.
+  // Whether all numbers of the first `count` rows are finite, in panels of columns that have room
+  // for `length`.
   static CKDISP_CPU_NOINLINE bool finite(const float* v, Index length, Index count,
                                          Index width) noexcept {
     F zeros{};
     for (Index x = 0; x < width; x += lanes) {
       for (Index j = 0; j < count; ++j) {
-        const F values = number(pair_of(v, length, j, x), j % 2 == 1);
+        const F values = numbers_of(v, length, j, x);
         zeros += values - values;
       }
     }
@@ -206,17 +214,39 @@ struct FmhaAmxBlocks {
   }
 
  private:
-  // Row j of V and its partner, from column x.
-  static CKDISP_CPU_INLINE const char* pair_of(const float* v, Index length, Index j, Index x) {
-    return tile_at(tiles_of(v, x / nr, length) + j / step * tiles_of_step, 0, x % nr / lanes) +
-           j % step / 2 * 64;
+  // Scores of any numbers.
+  static CKDISP_CPU_NOINLINE void scores_of_any(const float* q, Index i, Index padded, Index rows,
+                                                const float* k, Index depth, Index start, Index end,
+                                                float* c, Index apart) noexcept {
+    for (Index r = 0; r < rows; ++r) {
+      for (Index j = start; j < end; j += lanes) {
+        F sum{};
+        for (Index x = 0; x < depth; ++x) {
+          sum += number_of(q, i + r, padded, x) * numbers_of(k, padded, x, j);
+        }
+        store(c + r * apart + j, sum);
+      }
+    }
   }
-  // Sum of the parts.
-  static CKDISP_CPU_INLINE F number(const char* pair, bool odd) {
+
+  // Columns x .. x + lanes of row j in panels that have room for `length` rows.
+  static CKDISP_CPU_INLINE F numbers_of(const float* v, Index length, Index j, Index x) {
+    const char* const pair =
+        tile_at(tiles_of(v, x / nr, length) + j / step * tiles_of_step, 0, x % nr / lanes) +
+        j % step / 2 * 64;
     F sum{};
     unroll<parts>([&](auto part) CKDISP_CPU_LAMBDA {
-      const U both = load<U>(pair + part * 2 * Tiles::bytes);
-      sum += bits<F>(odd ? both & 0xffff0000u : both << 16);
+      const U both = load<U>(pair + part * 2 * tile_bytes);
+      sum += bits<F>(j % 2 == 1 ? both & 0xffff0000u : both << 16);
+    });
+    return sum;
+  }
+  // Number x of row i of Q.
+  static CKDISP_CPU_INLINE float number_of(const float* q, Index i, Index padded, Index x) {
+    float sum = 0;
+    unroll<parts>([&](auto part) CKDISP_CPU_LAMBDA {
+      const auto upper = load<std::uint16_t>(row_of(q, i, padded) + (part * padded + x) * 2);
+      sum += bits<float>(std::uint32_t{upper} << 16);
     });
     return sum;
   }
@@ -229,7 +259,7 @@ struct FmhaAmxBlocks {
     return at(const_cast<float*>(q), i * padded * parts * 2);
   }
   static CKDISP_CPU_INLINE char* tile_at(char* tiles, Index part, Index side) {
-    return tiles + (part * 2 + side) * Tiles::bytes;
+    return tiles + (part * 2 + side) * tile_bytes;
   }
 
   static CKDISP_CPU_INLINE char* weight_at(const float* weights, Index row, Index length,
@@ -245,8 +275,8 @@ struct FmhaAmxBlocks {
     });
   }
 
-  // C = A B, or added to C: `Height` tiles of rows of A times a panel of B. Bytes lie between rows
-  // of A and between their parts, floats between rows of C.
+  // C = A B, or added to C, A being weights: `Height` tiles of rows of A times a panel of B. Bytes
+  // lie between rows of A and between their parts, floats between rows of C.
   template <int Height, int PartsA, int PartsB, bool Add>
   static CKDISP_CPU_NOINLINE void products(const char* a, Index lda, Index part_of_a, const char* b,
                                            Index steps, float* c, Index ldc) noexcept {
@@ -264,7 +294,7 @@ struct FmhaAmxBlocks {
       unroll<PartsB>([&](auto pb) CKDISP_CPU_LAMBDA {
         Tiles::load<6>(b + pb * 2 * Tiles::bytes, 64);
         Tiles::load<7>(b + (pb * 2 + 1) * Tiles::bytes, 64);
-        unroll<(pb == 0 ? PartsA : 1)>([&](auto pa) CKDISP_CPU_LAMBDA {
+        unroll<(Add && pb > 0 ? 1 : PartsA)>([&](auto pa) CKDISP_CPU_LAMBDA {
           unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
             Tiles::load<4 + h>(a + pa * part_of_a + h * Tiles::rows * lda, lda);
             Tiles::add_product<2 * h, 4 + h, 6>();
@@ -273,7 +303,7 @@ struct FmhaAmxBlocks {
         });
       });
       a += 64;
-      b += tiles_of_step;
+      b += PartsB * 2 * Tiles::bytes;
     }
     unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
       unroll<2>([&](auto side) CKDISP_CPU_LAMBDA {

@@ -78,8 +78,8 @@ struct BackwardAmx {
     const Index rows = part.s.q_len;
     for (Index i = 0; i < round_up(rows, mr); ++i) {
       const bool there = i < rows;
-      Blocks::put_row(part.q, i, cut.depth, there ? part.q_line(i) : nullptr,
-                      there ? p.hdim_q : 0, 1);
+      Blocks::put_row(part.q, i, cut.depth, there ? part.q_line(i) : nullptr, there ? p.hdim_q : 0,
+                      1);
       Blocks::put_row(part.d_o, i, cut.width, there ? part.do_line(i) : nullptr,
                       there ? p.hdim_v : 0, 1);
     }

@@ -144,7 +144,8 @@ struct BackwardRows {
     const Index begin = range.start, count = range.end - range.start;
     if (!call.scores.plain() || range.masked) {
       if (factor != 1) {
-        for (Index x = begin; x < range.end; x += lanes) store(line + x, load<F>(line + x) * factor);
+        for (Index x = begin; x < range.end; x += lanes)
+          store(line + x, load<F>(line + x) * factor);
         factor = 1;
       }
       call.scores.finish(part.s, part.b, part.head, row, from + begin, count, line + begin);
@@ -162,7 +163,8 @@ struct BackwardRows {
                                                        begin, range.end, part.factors) -
                                    begin;
       for (Index x = begin; x < range.end; x += lanes) {
-        const F weight = power_of_2<S>(load<F>(line + x) * factor - base), factor = load<F>(factors + x);
+        const F weight = power_of_2<S>(load<F>(line + x) * factor - base),
+                factor = load<F>(factors + x);
         const F grad = weight * (load<F>(grads + x) * factor - delta);
         uncap(call, line + x, grads + x, grad);
         store(line + x, weight * factor);

@@ -1,5 +1,5 @@
-// Gradients of attention as products of floats by vectors. A block of K and V is packed and all rows
-// of a head of Q go over it, a block of them at a time.
+// Gradients of attention as products of floats by vectors. A block of K and V is packed and all
+// rows of a head of Q go over it, a block of them at a time.
 #pragma once
 
 #include "backward_rows.hpp"
@@ -207,11 +207,11 @@ struct BackwardVectors {
       float* const scores = part.p + r * apart_p + range.start;
       float* const grads = part.ds + r * apart_p + range.start;
       const auto strip = Tile::template choose<ARows::along_k>(rows);
-      strip({part.q + row * part.apart_q, part.apart_q, part.kt + range.start * p.hdim_q,
-             nr, nr * p.hdim_q, p.hdim_q, panels, scores, apart_p},
+      strip({part.q + row * part.apart_q, part.apart_q, part.kt + range.start * p.hdim_q, nr,
+             nr * p.hdim_q, p.hdim_q, panels, scores, apart_p},
             nullptr);
-      strip({part.d_o + row * part.apart_o, part.apart_o, part.vt + range.start * p.hdim_v,
-             nr, nr * p.hdim_v, p.hdim_v, panels, grads, apart_p},
+      strip({part.d_o + row * part.apart_o, part.apart_o, part.vt + range.start * p.hdim_v, nr,
+             nr * p.hdim_v, p.hdim_v, panels, grads, apart_p},
             nullptr);
     }
     for (Index j = 0; j < rows; ++j) {

@@ -109,7 +109,8 @@ struct Forward {
     Index first, rows;  // of each head
     Index count;        // in all
     float *q, *o, *k, *v, *max, *sum, *scores, *rows_of_k, *rows_of_v;
-    int finite = -1;  // whether the packed V is; -1 is not known
+    int finite = -1;                        // whether the packed V is; -1 is not known
+    bool finite_q = true, finite_k = true;  // if it matters
 
     // Rows of K and V of a block, and of some behind it, which are fetched ahead.
     const char* k_lines[sk + ahead];
@@ -185,11 +186,21 @@ struct Forward {
         widen_line<T, T::in>(part.q + i * padded, from, there ? depth : 0, padded, call.factor);
       } else {
         Blocks::put_row(part.q, i, padded, from, there ? depth : 0, call.factor);
+        if (Blocks::finite_only && there) part.finite_q &= is_finite_line(from, depth);
       }
       part.max[i] = minus_infinity;
       part.sum[i] = 0;
     }
     for (Index i = 0; i < rows * call.cut.width; ++i) part.o[i] = 0;
+  }
+
+  static CKDISP_CPU_INLINE bool is_finite_line(const char* line, Index width) {
+    F zeros{};
+    for (Index x = 0; x < width; x += lanes) {
+      const F values = load_as_float<T::in, S>(line + x * T::size_in, width - x);
+      zeros += values - values;
+    }
+    return sum_of_lanes(zeros) == 0;
   }
 
   static bool thin(const Call& call, const Part& part) {
@@ -268,6 +279,9 @@ struct Forward {
     const FmhaProblemData& p = call.p;
     find_k(part, key, count);
     Blocks::columns(part.k, part.k_lines, 0, count, p.hdim_q, call.cut.depth);
+    if (Blocks::finite_only) {
+      part.finite_k = Blocks::finite(part.k, call.cut.depth, p.hdim_q, count);
+    }
     part.finite = -1;
     if (p.vlayout == Order::r) {
       find_v(part, key, count);
@@ -312,7 +326,7 @@ struct Forward {
     }
     const Index end = least(keys.end, count), width = call.cut.width;
     float* const o = part.o + i * width;
-    if (keys.masked && (Thin || !is_finite(part, count))) {
+    if (Thin ? keys.masked : (keys.masked || Blocks::finite_only) && !is_finite(part, count)) {
       // Nothing of a key that a row does not see, which may be NaN, reaches its sum.
       for (Index r = 0; r < rows; ++r) {
         float factor = keep[r];
@@ -375,7 +389,8 @@ struct Forward {
       // What comes next is far away in long sequences.
       const Index depth = part.call.cut.depth;
       const float* const next = part.q + (i + mr) * depth;
-      for (Index x = 0; i + mr < part.count && x < mr * depth; x += 16) __builtin_prefetch(next + x);
+      for (Index x = 0; i + mr < part.count && x < mr * depth; x += 16)
+        __builtin_prefetch(next + x);
     }
   }
 
@@ -389,7 +404,8 @@ struct Forward {
       FmhaThin<T>::products(part.q, padded, rows, part.k_lines, depth, keys.start, keys.end,
                             part.scores, sk);
     } else {
-      Blocks::scores(part.q, i, padded, rows, part.k, depth, keys.start, keys.end, part.scores, sk);
+      Blocks::scores(part.q, i, padded, rows, part.k, depth, keys.start, keys.end, part.scores, sk,
+                     part.finite_q && part.finite_k);
     }
     if (call.scores.plain() && !keys.masked) return;
     const Index from = keys.first + keys.start, count = keys.end - keys.start;
@@ -449,8 +465,8 @@ struct Forward {
     }
   }
 
-  // Scores become powers, if `Scale` after they are multiplied by the factor. All rows step by step:
-  // what one waits for is hidden by the others.
+  // Scores become powers, if `Scale` after they are multiplied by the factor. All rows step by
+  // step: what one waits for is hidden by the others.
   template <bool Scale>
   static CKDISP_CPU_INLINE void softmax(Part& part, Index i, Index rows, const Keys& keys,
                                         float (&keep)[mr]) {

@@ -18,6 +18,9 @@ struct FmhaVectorBlocks {
   // Rows of Q are padded to whole vectors.
   static constexpr int mr = T::mr, nr = T::nr, step = T::lanes;
 
+  // Whether products must not have infinite factors.
+  static constexpr bool finite_only = false;
+
   // Whether rows of Q are multiplied by the factor of scores when they are packed.
   static constexpr bool packs_factor = true;
 
@@ -54,12 +57,12 @@ struct FmhaVectorBlocks {
   static CKDISP_CPU_INLINE typename Tile::Strip scores_of(const float* q, Index i, Index padded,
                                                           const float* k, Index depth, Index start,
                                                           Index end, float* c, Index apart) {
-    return {q + i * padded, padded,           k + start * depth, nr,   nr * depth, depth,
-            (end - start) / nr, c + start, apart};
+    return {q + i * padded, padded, k + start * depth, nr, nr * depth, depth, (end - start) / nr,
+            c + start,      apart};
   }
   static CKDISP_CPU_INLINE void scores(const float* q, Index i, Index padded, Index rows,
                                        const float* k, Index depth, Index start, Index end,
-                                       float* c, Index apart) {
+                                       float* c, Index apart, bool) {
     Tile::template choose<ARows::along_k>(rows)(
         scores_of(q, i, padded, k, depth, start, end, c, apart), nullptr);
   }
@@ -68,10 +71,9 @@ struct FmhaVectorBlocks {
   static CKDISP_CPU_INLINE void values(const float* weights, Index rows, const float* v,
                                        Index length, Index start, Index end, float* o, Index width,
                                        const float* keep, float*) {
-    Tile::template choose<ARows::along_k>(rows)(
-        {weights + start, length, v + start * nr, nr, nr * length, end - start, width / nr, o,
-         width},
-        keep);
+    Tile::template choose<ARows::along_k>(rows)({weights + start, length, v + start * nr, nr,
+                                                 nr * length, end - start, width / nr, o, width},
+                                                keep);
   }
   // The same of one row and any numbers, with nothing but what start .. end have.
   static CKDISP_CPU_INLINE void values_of_row(const float* weights, const float* v, Index length,
