@@ -110,14 +110,18 @@ def test_a_command_that_says_nothing() -> None:
     assert Failure("obj/a.o", "c++", "strange\ntext").first_error == "strange"
 
 
+def is_running(compiler: FakeCompiler) -> bool:
+    command = ["ps", "-ww", "-eo", "args"]  # whole lines, whatever COLUMNS says
+    return str(compiler.path) in subprocess.run(command, capture_output=True, text=True).stdout
+
+
 def test_the_time_limit_ends_compilers_too(out: Path, compiler: FakeCompiler) -> None:
     (compiler.folder / "hang").touch()
     start = time.monotonic()
     with pytest.raises(BuildError, match=r"did not end within 1 s and was stopped"):
         build(out, timeout=1, jobs=2)
     assert time.monotonic() - start < 60
-    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-    assert str(compiler.path) not in listing
+    assert not is_running(compiler)
 
 
 def test_two_builds_of_a_folder_take_turns(out: Path, compiler: FakeCompiler) -> None:
@@ -155,16 +159,12 @@ def test_a_signal_ends_compilers_too(
     )
     command = [sys.executable, "-c", program, "build", str(out), "-j", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-
-        def compilers() -> bool:
-            listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-            return str(compiler.path) in listing
-
         deadline = time.monotonic() + 60
-        while not compilers() and time.monotonic() < deadline:
+        while not is_running(compiler) and time.monotonic() < deadline:
             time.sleep(0.1)
+        assert is_running(compiler)
         process.send_signal(number)
-        assert process.wait(60) == -number and not compilers()
+        assert process.wait(60) == -number and not is_running(compiler)
     (compiler.folder / "hang").unlink()
     assert kernel_count(build(out)) == 3
 

@@ -37,7 +37,8 @@ struct FmhaSupport {
         key.family == Family::fmha_bwd_convert_dq || key.family == Family::fmha_appendkv) {
       return heads * (rows + static_cast<double>(p.seqlen_new)) * width * 1e-9 / threads;
     }
-    constexpr double fused = key.arch == Arch::generic ? 1 : 2;
+    // Multiplications of a lane in a cycle; tiles do several times more than vectors.
+    constexpr double fused = key.arch == Arch::generic ? 1 : T::amx ? 8 : 2;
     const double products = heads * rows * keys * width * (is_backward(key.family) ? 2.5 : 1);
     const double tiles = static_cast<double>(ceil_div(p.seqlen_q, T::sq));
     return (products / (T::lanes * fused * 2.5e9) + heads * keys * width * tiles * 4e-10) / threads;
