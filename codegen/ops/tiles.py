@@ -201,3 +201,6 @@ CPU_BLOCK = kind_rule(
         f"{MAX_B_PANEL} values"
     ),
 )
+
+# Rows of the register tile that AMX computes: two of its own tiles each way.
+AMX_ROWS = 32

@@ -68,6 +68,10 @@ def sampled_set() -> ckdisp.KernelSet:
     for level in LEVELS:
         for family in ("gemm.standard", "gemm.multi_d"):
             picked |= ckdisp.KernelSet.sweep(family, level, tiles="all").sample(3, seed=7)
+    if "x86-64-v4-amx" in LEVELS:
+        where = {"warp_m": [32]}
+        amx = ckdisp.KernelSet.sweep("gemm.multi_d", "x86-64-v4-amx", tiles="all", where=where)
+        picked |= amx.sample(6, seed=7)
     return picked
 
 

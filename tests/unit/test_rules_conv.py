@@ -114,6 +114,17 @@ BROKEN: list[tuple[str, Fields, str]] = [
         {**DIRECT, "dtype": "int8", "tile": (8, 32, 1), "warp": (8, 32, 1)},
         "pipeline direct has no kernel for int8, int8 and int32; use fp32, fp16, bf16, or packed",
     ),
+    (
+        "conv_tile",
+        {
+            **CPU,
+            "arch": "x86-64-v4-amx",
+            "dtype": "bf16",
+            "tile": (320, 256, 512),
+            "warp": (32, 32, 2),
+        },
+        "register tile 32x32x2 is one of AMX",
+    ),
 ]
 # No pipeline of convolutions is for CDNA alone.
 ELSEWHERE = {"compv6_arch", *(rule.name for rule in ck_rules.RULES)}

@@ -25,6 +25,8 @@ SHUFFLE = {"arch": "gfx942", "dtype": "fp16", "family": "gemm.preshuffle"}
 CPU = {"arch": "x86-64-v4", "dtype": "fp32"}
 
 # Rule -> fields of a key that breaks only this rule, and words of the reason.
+AMX = {"arch": "x86-64-v4-amx", "dtype": "bf16", "warp": (32, 32, 2)}
+
 BROKEN = {
     "provider": ({**GPU, "provider": "cpu"}, "gfx942 is served by provider ck_tile, not cpu"),
     "dtypes": (
@@ -154,6 +156,7 @@ BROKEN = {
     "cpu_block_per_cu": ({**CPU, "block_per_cu": 0}, "must be 1"),
     "cpu_block": ({**CPU, "tile_k": 65536}, "cache block"),
     "skinny_rows": ({**CPU, "pipeline": "skinny", "tile_m": 128}, "at most 64 rows"),
+    "skinny_tile": (AMX | {"pipeline": "skinny", "tile": (32, 8064, 128)}, "use packed"),
 }
 
 
@@ -172,7 +175,7 @@ def test_a_key_can_break_one_rule_alone(name):
     breaks_alone(build(fields), name, words)
 
 
-@pytest.mark.parametrize("fields", [GPU, MULTI, SHUFFLE, CPU])
+@pytest.mark.parametrize("fields", [GPU, MULTI, SHUFFLE, CPU, AMX])
 def test_the_keys_that_the_table_starts_from_are_valid(fields):
     assert build(fields).check() == []
 

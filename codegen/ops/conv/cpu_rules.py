@@ -98,4 +98,14 @@ RULES: tuple[Rule, ...] = (
             f"use {', '.join(DIRECT_TYPES)}, or packed"
         ),
     ),
+    _cpu_rule(
+        "conv_tile",
+        "convolutions do not use AMX",
+        "warp_m",
+        lambda c: c["warp_m"] != tiles.AMX_ROWS,
+        lambda k: (
+            f"register tile {tiles.join((k.warp,))} is one of AMX, which only GEMM and attention "
+            "use; use another tile"
+        ),
+    ),
 )

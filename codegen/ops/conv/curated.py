@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ...arch import arch
 from .. import facts
 from ..curated import Triple, document, triple
 from ..gemm.curated import curated as gemm_curated
+from ..tiles import AMX_ROWS
 from .cpu_rules import DIRECT_TYPES
 
 _HERE = Path(__file__).parent
@@ -47,6 +48,8 @@ def _cpu_rows(level: str, family: str, a: str, b: str) -> Iterator[Curated]:
     data = document(_HERE / "curated_cpu.json")
     for row in gemm_curated(level, "gemm.standard", a, b):
         if row.pipeline == "packed":
+            if row.warp[0] == AMX_ROWS:
+                row = replace(row, **{k: triple(v) for k, v in data["without_amx"].items()})
             own = data["packed"].get(level) if row.warp[2] == 1 else None
             tile, warp = (triple(own["tile"]), triple(own["warp"])) if own else (row.tile, row.warp)
             yield Curated(tile, (1, 1, 1), warp, "packed", "default")

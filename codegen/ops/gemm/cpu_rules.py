@@ -60,4 +60,14 @@ RULES: tuple[Rule, ...] = (
             f"not tile M {k.tile[0]}; use packed"
         ),
     ),
+    _cpu_rule(
+        "skinny_tile",
+        "skinny does not use AMX, whose operands are packed",
+        "pipeline warp_m",
+        lambda c: ~_is("skinny", c) | (c["warp_m"] != tiles.AMX_ROWS),
+        lambda k: (
+            f"register tile {tiles.join((k.warp,))} is one of AMX, which multiplies packed "
+            "operands; use packed, or another tile"
+        ),
+    ),
 )

@@ -62,7 +62,8 @@ struct Cost {
     const PackedPlan cut = Packed<Kernel>::plan(p, threads);
     const double team = cut.threads;
     const auto units = static_cast<double>(cut.units);
-    const double cycles = step(multiplies(T::mr * T::nv), T::mr + T::nv, 3);
+    // AMX multiplies `unit_step` units of a tile in as many cycles.
+    const double cycles = T::amx ? 5 : step(multiplies(T::mr * T::nv), T::mr + T::nv, 3);
     // Panels of the busiest thread; an edge costs what its smaller tile costs, roughly.
     const Index edge = p.m % T::mr;
     double panels_m = static_cast<double>(ceil_div(cut.panels_m * cut.parts_n, cut.threads));

@@ -43,6 +43,46 @@ struct TileSizes {
   }
 };
 
+// The same of tiles of AMX: `Height` x `Width` of them.
+template <class T>
+struct AmxMicro {
+  // Bytes of a panel of B to fetch ahead of their use: two steps.
+  static constexpr int ahead = 2 * T::nr * T::unit_step * 4;
+
+  template <int Height, int Width>
+  static CKDISP_CPU_NOINLINE void tile(const std::uint32_t* a, const std::uint32_t* b, Index units,
+                                       float* out, Index ldo, bool accumulate) noexcept {
+    unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
+      unroll<Width>([&](auto v) CKDISP_CPU_LAMBDA {
+        if (accumulate) {
+          Tiles::load<2 * h + v>(out + h * Tiles::rows * ldo + v * T::lanes, ldo * 4);
+        } else {
+          Tiles::zero<2 * h + v>();
+        }
+      });
+    });
+    for (Index k = 0; k < units; k += T::unit_step) {
+      unroll<ahead / 128>([&](auto line) CKDISP_CPU_LAMBDA {
+        __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + 64 * line);
+      });
+      unroll<Width>([&](auto v)
+                        CKDISP_CPU_LAMBDA { Tiles::load<6 + v>(b + v * T::lanes, T::nr * 4); });
+      unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
+        Tiles::load<4 + h>(a + h * Tiles::rows * T::unit_step, T::unit_step * 4);
+        unroll<Width>([&](auto v)
+                          CKDISP_CPU_LAMBDA { Tiles::add_product<2 * h + v, 4 + h, 6 + v>(); });
+      });
+      a += T::mr * T::unit_step;
+      b += T::nr * T::unit_step;
+    }
+    unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
+      unroll<Width>([&](auto v) CKDISP_CPU_LAMBDA {
+        Tiles::store<2 * h + v>(out + h * Tiles::rows * ldo + v * T::lanes, ldo * 4);
+      });
+    });
+  }
+};
+
 template <class Kernel>
 struct Micro {
   using T = Traits<Kernel>;
@@ -95,9 +135,18 @@ struct Micro {
   }
 
   static CKDISP_CPU_INLINE auto choose(Index rows, Index vectors) {
-    return Sizes::template choose<Micro>(rows, vectors);
+    if constexpr (T::amx) {
+      return rows <= Tiles::rows ? vectors == 1 ? &AmxMicro<T>::template tile<1, 1>
+                                                : &AmxMicro<T>::template tile<1, 2>
+             : vectors == 1      ? &AmxMicro<T>::template tile<2, 1>
+                                 : &AmxMicro<T>::template tile<2, 2>;
+    } else {
+      return Sizes::template choose<Micro>(rows, vectors);
+    }
   }
-  static constexpr Index computed_rows(Index rows) { return Sizes::computed_rows(rows); }
+  static constexpr Index computed_rows(Index rows) {
+    return T::amx ? round_up(rows, Tiles::rows) : Sizes::computed_rows(rows);
+  }
 
   // One add of two accumulator vectors; integers wrap around.
   static CKDISP_CPU_INLINE AccV add(AccV x, AccV y) {

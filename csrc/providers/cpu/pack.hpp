@@ -98,10 +98,11 @@ CKDISP_CPU_NOINLINE void pack_across_k(std::uint32_t* to, const char* from, Inde
   }
 }
 
-// Panel of columns j .. j + nr of B, values k .. k + depth.
+// Panel of columns j .. j + nr of B, values k .. k + depth, with zeros up to `units`.
 template <class T>
 CKDISP_CPU_INLINE void pack_b(std::uint32_t* to, const GemmProblemData& p, const void* b, Index j,
-                              Index k, Index depth) {
+                              Index k, Index depth, Index units) {
+  for (Index i = ceil_div(depth, T::kr) * T::nr; i < units * T::nr; ++i) to[i] = 0;
   constexpr Dtype dtype = T::key.dtype_b;
   const Index width = least(T::nr, p.n - j);
   const Index line = p.ldb * T::size_b;
@@ -114,6 +115,40 @@ CKDISP_CPU_INLINE void pack_b(std::uint32_t* to, const GemmProblemData& p, const
   }
 }
 
+// Rows of A as tiles of AMX: rows of `unit_step` units, of which those that do not exist are zero.
+// From a matrix contiguous along k: `rows` lines of `depth` values, `line` bytes apart.
+template <class T>
+CKDISP_CPU_NOINLINE void pack_tiles_along_k(std::uint32_t* to, const char* from, Index line,
+                                            Index rows, Index depth) noexcept {
+  constexpr Index step = Index{T::unit_step} * T::kr;
+  for (Index k = 0; k < depth; k += step) {
+    for (Index i = 0; i < T::mr; ++i, to += T::unit_step) {
+      using U = typename T::U;
+      const char* const values = from + i * line + k * T::size_a;
+      store(to, i < rows ? load_partial<U, 2>(values, depth - k) : U{});
+    }
+  }
+}
+
+// The same from a matrix contiguous across k: `depth` lines of `rows` values.
+template <class T>
+CKDISP_CPU_NOINLINE void pack_tiles_across_k(std::uint32_t* to, const char* from, Index line,
+                                             Index rows, Index depth) noexcept {
+  for (Index k = 0; k < depth; k += Index{T::unit_step} * T::kr) {
+    for (Index i = 0; i < T::mr; i += T::lanes) {
+      typename T::U v[T::lanes] = {};
+      const Index count = most(0, least(T::lanes, rows - i));
+      for (Index x = 0; x < T::unit_step && k + x * T::kr < depth; ++x) {
+        const char* const values = from + (k + x * T::kr) * line + i * T::size_a;
+        const bool pair = k + x * T::kr + 1 < depth;
+        v[x] = units_across_k<T, T::key.dtype_a>(values, pair ? values + line : nullptr, count);
+      }
+      transpose(v);
+      for (Index r = 0; r < T::lanes; ++r, to += T::unit_step) store(to, v[r]);
+    }
+  }
+}
+
 // Panel of rows i .. i + mr of A; may write one vector of slack behind the panel.
 template <class T>
 CKDISP_CPU_INLINE void pack_a(std::uint32_t* to, const GemmProblemData& p, const void* a, Index i,
@@ -123,10 +158,18 @@ CKDISP_CPU_INLINE void pack_a(std::uint32_t* to, const GemmProblemData& p, const
   const Index line = p.lda * T::size_a;
   if constexpr (T::a_along_k) {
     const char* from = at(a, i * line + k * T::size_a);
-    pack_along_k<T, dtype, T::mr>(to, from, line, width, depth);
+    if constexpr (T::amx) {
+      pack_tiles_along_k<T>(to, from, line, width, depth);
+    } else {
+      pack_along_k<T, dtype, T::mr>(to, from, line, width, depth);
+    }
   } else {
     const char* from = at(a, k * line + i * T::size_a);
-    pack_across_k<T, dtype, T::mr>(to, from, line, width, p.m - i, depth);
+    if constexpr (T::amx) {
+      pack_tiles_across_k<T>(to, from, line, width, depth);
+    } else {
+      pack_across_k<T, dtype, T::mr>(to, from, line, width, p.m - i, depth);
+    }
   }
 }
 

@@ -59,7 +59,7 @@ struct Packed {
     PackedPlan plan{};
     plan.panels_m = ceil_div(p.m, T::mr);
     plan.panels_n = ceil_div(p.n, T::nr);
-    plan.units = ceil_div(p.k, T::kr);
+    plan.units = round_up(ceil_div(p.k, T::kr), T::unit_step);
     threads = useful_threads(p, threads);
     // The grid with the least work for the busiest thread, counting the packing of its rows.
     double best = 0;
@@ -79,7 +79,7 @@ struct Packed {
       plan.parts_m = static_cast<int>(
           most(plan.parts_m, least(plan.panels_m, Index{plan.parts_m} * parts_per_thread)));
     }
-    plan.block_k = even_block(plan.units, tile_k);
+    plan.block_k = round_up(even_block(plan.units, tile_k), T::unit_step);
     const bool keep = !E::c_is_accumulator && plan.block_k < plan.units;
     const Index part_m = ceil_div(plan.panels_m, plan.parts_m);
     Index limit_n = tile_n;
@@ -121,6 +121,7 @@ struct Packed {
   static CKDISP_CPU_NOINLINE void work(const GemmProblemData& p, const GemmArgs& args,
                                        const PackedPlan& cut, void* workspace,
                                        std::int64_t* counter, int thread, int team) noexcept {
+    [[maybe_unused]] const typename T::Thread prepared;
     auto* const panels_b = static_cast<std::uint32_t*>(workspace);
     char* const own = at(workspace, round_up(cut.bytes_b, 64));
     Tickets tickets(counter, Index{cut.parts_m} * cut.parts_n, team);
@@ -131,7 +132,7 @@ struct Packed {
         const Index depth = least(cut.block_k, cut.units - k);
         for (Index j = thread; j < jn; j += team) {
           pack_b<T>(panels_b + j * T::nr * depth, p, args.b, (jb + j) * T::nr, k * T::kr,
-                    least(depth * T::kr, p.k - k * T::kr));
+                    least(depth * T::kr, p.k - k * T::kr), depth);
         }
         barrier(team);
         for (Index part = tickets.take(); part >= 0; part = tickets.take()) {

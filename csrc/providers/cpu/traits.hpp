@@ -1,6 +1,7 @@
 // What a GEMM key means on a CPU: vectors, units, register tile and cache blocks.
 #pragma once
 
+#include "amx.hpp"
 #include "convert.hpp"
 
 namespace ckdisp::cpu {
@@ -32,6 +33,13 @@ struct Traits {
   static constexpr int nr = key.warp[1];
   static constexpr int nv = nr / lanes;
 
+  // Whether a register tile is two by two tiles of AMX, and the units that blocks are multiples of.
+  static constexpr bool amx = key.arch == Arch::x86_64_v4_amx && math == Math::bf16_pair &&
+                              mr == 2 * Tiles::rows && nv == 2;
+  static constexpr int unit_step = amx ? Tiles::rows : 1;
+  struct NoTiles {};
+  using Thread = std::conditional_t<amx, Tiles, NoTiles>;
+
   static constexpr bool a_along_k = key.layout == Layout::rcr || key.layout == Layout::rrr;
   static constexpr bool b_along_k = key.layout == Layout::rcr || key.layout == Layout::ccr;
   static constexpr int size_a = size_of(key.dtype_a);
@@ -42,7 +50,7 @@ struct Traits {
   static_assert(key.provider == Provider::cpu);
   static_assert(bytes > 0, "not a CPU level");
   static_assert(nr % lanes == 0, "the columns of a register tile must fill whole vectors");
-  static_assert(mr * nv + nv + 1 <= facts(key.arch).vector_registers,
+  static_assert(amx || mr * nv + nv + 1 <= facts(key.arch).vector_registers,
                 "the register tile needs more vector registers than the level has");
   static_assert(key.dtype_acc == (integer ? Dtype::int32 : Dtype::fp32));
   static_assert((key.dtype_a == Dtype::int8) == (key.dtype_b == Dtype::int8));

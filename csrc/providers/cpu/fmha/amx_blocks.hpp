@@ -9,14 +9,15 @@
 namespace ckdisp::cpu {
 namespace {
 
-template <class T>
+// A weight is the sum of `WeightParts` bf16.
+template <class T, int WeightParts>
 struct FmhaAmxBlocks {
   using S = typename T::S;
   using F = typename T::F;
   using U = typename T::S::U;
   using Thread = Tiles;
   static constexpr int lanes = T::lanes;
-  static constexpr int parts = T::parts, weight_parts = T::weight_parts;
+  static constexpr int parts = T::in == Dtype::fp16 ? 2 : 1, weight_parts = WeightParts;
   using Numbers = Bf16Parts<S, parts>;
   using Weights = Bf16Parts<S, weight_parts>;
 

@@ -16,7 +16,7 @@ struct BackwardAmx {
   using Rows = BackwardRows<Kernel>;
   using Call = typename Rows::Call;
   using Range = typename Rows::Range;
-  using Blocks = FmhaAmxBlocks<T>;
+  using Blocks = FmhaAmxBlocks<T, 2>;  // gradients are sums over many rows
   static constexpr int mr = Blocks::mr, nr = Blocks::nr, lanes = T::lanes;
   static constexpr int sq = static_cast<int>(round_up(T::sq, mr)), sk = T::sk;
 

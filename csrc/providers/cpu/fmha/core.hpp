@@ -28,10 +28,8 @@ struct FmhaTraits {
   static constexpr bool rough = out != Dtype::fp32 && out != Dtype::fp16;
   static constexpr int size_bias = size_of(bias);
 
-  // Whether tiles of AMX multiply, and how many bf16 an input and a weight are then the sums of.
+  // Whether tiles of AMX multiply.
   static constexpr bool amx = key.arch == Arch::x86_64_v4_amx && in != Dtype::fp32;
-  static constexpr int parts = in == Dtype::fp16 ? 2 : 1;
-  static constexpr int weight_parts = rough ? 1 : 2;
 
   // The register tile: two vectors wide; the accumulators, a row of B and a number of A must fit.
   // Without fused instructions a product needs a register, too.

@@ -35,7 +35,8 @@ struct Forward {
   using T = FmhaTraits<Kernel>;
   using S = typename T::S;
   using F = typename T::F;
-  using Blocks = std::conditional_t<T::amx, FmhaAmxBlocks<T>, FmhaVectorBlocks<T>>;
+  using Blocks =
+      std::conditional_t<T::amx, FmhaAmxBlocks<T, T::rough ? 1 : 2>, FmhaVectorBlocks<T>>;
   static constexpr int mr = Blocks::mr, nr = Blocks::nr, sk = T::sk, lanes = T::lanes;
 
   // Lines that are fetched ahead of their use.
