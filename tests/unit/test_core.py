@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -81,6 +83,26 @@ def test_host_arches_end_with_what_runs_everywhere(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CKDISP_CPU_LEVEL", "gfx942")
     with pytest.raises(ckdisp.InvalidArgument, match=r"CKDISP_CPU_LEVEL='gfx942'.*generic"):
         ckdisp.host_arches()
+
+
+_SMALL_STACK = """
+import ctypes
+
+class Stack(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+
+room = ctypes.create_string_buffer(8192)
+stack = Stack(ctypes.cast(room, ctypes.c_void_p), 0, len(room))
+assert ctypes.CDLL(None).sigaltstack(ctypes.byref(stack), None) == 0
+import ckdisp
+print(*ckdisp.host_arches())
+"""
+
+
+def test_a_process_that_linux_gives_no_tiles_has_the_other_levels() -> None:
+    """A signal stack that could not hold tiles forbids them."""
+    found = subprocess.run([sys.executable, "-c", _SMALL_STACK], capture_output=True, text=True)
+    assert found.stdout.split() == [a for a in ckdisp.host_arches() if a != "x86-64-v4-amx"]
 
 
 def test_every_public_name_resolves() -> None:
