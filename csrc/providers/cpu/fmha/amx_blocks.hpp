@@ -79,8 +79,9 @@ struct FmhaAmxBlocks {
           }
           unroll<parts>([&](auto part) CKDISP_CPU_LAMBDA {
             transpose(v[part]);
-            for (Index i = 0; i < lanes; ++i)
+            for (Index i = 0; i < lanes; ++i) {
               store(tile_at(tiles, part, side) + i * 64, v[part][i]);
+            }
           });
         });
       }

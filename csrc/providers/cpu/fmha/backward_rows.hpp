@@ -92,27 +92,20 @@ struct BackwardRows {
   static CKDISP_CPU_NOINLINE bool is_finite(Part part) noexcept {
     const FmhaProblemData& p = part.call.p;
     const Index group = part.call.cut.group;
-    F zeros{};
-    const auto add = [&](const char* line, Index width) CKDISP_CPU_LAMBDA {
-      for (Index x = 0; x < width; x += lanes) {
-        const F values = load_as_float<T::in, S>(line + x * T::size_in, width - x);
-        zeros += values - values;
-      }
-    };
     for (part.head = part.head_k * group; part.head < (part.head_k + 1) * group; ++part.head) {
       for (Index i = 0; i < part.s.q_len; ++i) {
-        add(part.q_line(i), p.hdim_q);
-        add(part.do_line(i), p.hdim_v);
+        if (!all_finite<T>(part.q_line(i), p.hdim_q)) return false;
+        if (!all_finite<T>(part.do_line(i), p.hdim_v)) return false;
       }
     }
     for (Index j = 0; j < part.keys; ++j) {
-      const char* lines[2];
-      part.find_k(j, 1, lines);
-      part.find_v(j, 1, lines + 1);
-      add(lines[0], p.hdim_q);
-      add(lines[1], p.hdim_v);
+      const char* line;
+      part.find_k(j, 1, &line);
+      if (!all_finite<T>(line, p.hdim_q)) return false;
+      part.find_v(j, 1, &line);
+      if (!all_finite<T>(line, p.hdim_v)) return false;
     }
-    return sum_of_lanes(zeros) == 0;
+    return true;
   }
 
   // What a panel of rows looks at of a block of keys.
@@ -144,8 +137,9 @@ struct BackwardRows {
     const Index begin = range.start, count = range.end - range.start;
     if (!call.scores.plain() || range.masked) {
       if (factor != 1) {
-        for (Index x = begin; x < range.end; x += lanes)
+        for (Index x = begin; x < range.end; x += lanes) {
           store(line + x, load<F>(line + x) * factor);
+        }
         factor = 1;
       }
       call.scores.finish(part.s, part.b, part.head, row, from + begin, count, line + begin);
@@ -163,11 +157,10 @@ struct BackwardRows {
                                                        begin, range.end, part.factors) -
                                    begin;
       for (Index x = begin; x < range.end; x += lanes) {
-        const F weight = power_of_2<S>(load<F>(line + x) * factor - base),
-                factor = load<F>(factors + x);
-        const F grad = weight * (load<F>(grads + x) * factor - delta);
-        uncap(call, line + x, grads + x, grad);
-        store(line + x, weight * factor);
+        const F weight = power_of_2<S>(load<F>(line + x) * factor - base);
+        const F kept = load<F>(factors + x);
+        uncap(call, line + x, grads + x, weight * (load<F>(grads + x) * kept - delta));
+        store(line + x, weight * kept);
       }
     } else {
       for (Index x = begin; x < range.end; x += lanes) {
@@ -238,6 +231,21 @@ struct BackwardRows {
     }
   }
 
+  // `one_head` adds to dK and dV of the part what each head of Q gives.
+  template <class P, class OneHead>
+  static CKDISP_CPU_INLINE void each_head(P& part, const OneHead& one_head) {
+    const BackwardPlan& cut = part.call.cut;
+    const Index zeros = round_up(part.keys, sk);
+    __builtin_memset(part.dk, 0, static_cast<std::size_t>(zeros * cut.depth) * sizeof(float));
+    __builtin_memset(part.dv, 0, static_cast<std::size_t>(zeros * cut.width) * sizeof(float));
+    for (Index g = 0; g < cut.group; ++g) {
+      part.head = part.head_k * cut.group + g;
+      one_head();
+    }
+    put_dk_dv(part, part.dk, part.dv);
+  }
+
+ private:
   static void put_dk_dv(const Part& part, const float* dk, const float* dv) {
     const Call& call = part.call;
     const FmhaProblemData& p = call.p;

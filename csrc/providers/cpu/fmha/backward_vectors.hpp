@@ -44,15 +44,7 @@ struct BackwardVectors {
 
   static CKDISP_CPU_NOINLINE void one_part(const typename Rows::Part& common, Room room) noexcept {
     Part part(common, room);
-    const BackwardPlan& cut = part.call.cut;
-    const Index zeros = round_up(part.keys, sk);
-    __builtin_memset(part.dk, 0, static_cast<std::size_t>(zeros * cut.depth) * sizeof(float));
-    __builtin_memset(part.dv, 0, static_cast<std::size_t>(zeros * cut.width) * sizeof(float));
-    for (Index g = 0; g < cut.group; ++g) {
-      part.head = part.head_k * cut.group + g;
-      one_head(part);
-    }
-    Rows::put_dk_dv(part, part.dk, part.dv);
+    Rows::each_head(part, [&] { one_head(part); });
   }
 
  private:

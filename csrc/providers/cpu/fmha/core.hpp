@@ -91,6 +91,17 @@ CKDISP_CPU_INLINE bool all_finite(const float* from, Index count) {
   return sum_of_lanes(zeros) == 0;
 }
 
+// The same of a line of inputs.
+template <class T>
+CKDISP_CPU_INLINE bool all_finite(const char* line, Index width) {
+  typename T::F zeros{};
+  for (Index x = 0; x < width; x += T::lanes) {
+    const auto values = load_as_float<T::in, typename T::S>(line + x * T::size_in, width - x);
+    zeros += values - values;
+  }
+  return sum_of_lanes(zeros) == 0;
+}
+
 // Added to a number of at most 22 bits, rounds it to the nearest whole number, which the low bits
 // of the sum are.
 constexpr float rounding_to_whole = 12582912.0f;

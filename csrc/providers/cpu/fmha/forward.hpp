@@ -187,21 +187,12 @@ struct Forward {
         widen_line<T, T::in>(part.q + i * padded, from, there ? depth : 0, padded, call.factor);
       } else {
         Blocks::put_row(part.q, i, padded, from, there ? depth : 0, call.factor);
-        if (Blocks::finite_only && there) part.finite_q &= is_finite_line(from, depth);
+        if (Blocks::finite_only && there) part.finite_q &= all_finite<T>(from, depth);
       }
       part.max[i] = minus_infinity;
       part.sum[i] = 0;
     }
     for (Index i = 0; i < rows * call.cut.width; ++i) part.o[i] = 0;
-  }
-
-  static CKDISP_CPU_INLINE bool is_finite_line(const char* line, Index width) {
-    F zeros{};
-    for (Index x = 0; x < width; x += lanes) {
-      const F values = load_as_float<T::in, S>(line + x * T::size_in, width - x);
-      zeros += values - values;
-    }
-    return sum_of_lanes(zeros) == 0;
   }
 
   static bool thin(const Call& call, const Part& part) {
