@@ -49,7 +49,8 @@ def _cpu_rows(level: str, family: str, a: str, b: str) -> Iterator[Curated]:
     for row in gemm_curated(level, "gemm.standard", a, b):
         if row.pipeline == "packed":
             if row.warp[0] == AMX_ROWS:
-                row = replace(row, **{k: triple(v) for k, v in data["without_amx"].items()})
+                other = data["without_amx"]
+                row = replace(row, tile=triple(other["tile"]), warp=triple(other["warp"]))
             own = data["packed"].get(level) if row.warp[2] == 1 else None
             tile, warp = (triple(own["tile"]), triple(own["warp"])) if own else (row.tile, row.warp)
             yield Curated(tile, (1, 1, 1), warp, "packed", "default")

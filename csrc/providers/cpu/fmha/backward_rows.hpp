@@ -136,7 +136,8 @@ struct BackwardRows {
     const FmhaProblemData& p = call.p;
     const Index begin = range.start, count = range.end - range.start;
     if (!call.scores.plain() || range.masked) {
-      if (factor != 1) {
+      // A positive factor leaves -infinity what it is.
+      if (factor != 1 && !(call.scores.plain() && factor > 0)) {
         for (Index x = begin; x < range.end; x += lanes) {
           store(line + x, load<F>(line + x) * factor);
         }

@@ -362,34 +362,34 @@ struct Forward {
   template <bool Thin>
   static CKDISP_CPU_INLINE void weigh(Part& part, Index i, Index rows, const Keys& keys,
                                       float (&keep)[mr]) {
-    const bool plain = part.call.scores.plain() && !keys.masked;
-    if constexpr (Thin) {
-      score<true>(part, i, rows, keys);
-      softmax<false>(part, i, rows, keys, keep);
-    } else if constexpr (T::amx) {
-      score<false>(part, i, rows, keys);
-      if (plain) {
+    const Call& call = part.call;
+    if constexpr (Thin || !Blocks::packs_factor) {
+      // A positive factor leaves -infinity what it is.
+      const bool late = !Thin && call.scores.plain() && (!keys.masked || call.factor > 0);
+      score<Thin>(part, i, rows, keys, Thin || late ? 1 : call.factor);
+      if (late) {
         softmax<true>(part, i, rows, keys, keep);
       } else {
         softmax<false>(part, i, rows, keys, keep);
       }
     } else {
-      if (!plain || !powers(part, i, rows, keys, keep)) {
-        score<false>(part, i, rows, keys);
+      if (keys.masked || !call.scores.plain() || !powers(part, i, rows, keys, keep)) {
+        score<false>(part, i, rows, keys, 1);
         softmax<false>(part, i, rows, keys, keep);
       }
       // What comes next is far away in long sequences.
-      const Index depth = part.call.cut.depth;
+      const Index depth = call.cut.depth;
       const float* const next = part.q + (i + mr) * depth;
-      for (Index x = 0; i + mr < part.count && x < mr * depth; x += 16)
+      for (Index x = 0; i + mr < part.count && x < mr * depth; x += 16) {
         __builtin_prefetch(next + x);
+      }
     }
   }
 
-  // Q K^T of a panel, and what happens to it but for the softmax. Plain scores of blocks that do
-  // not pack the factor still lack it.
+  // Q K^T of a panel times `factor`, and what happens to it but for the softmax.
   template <bool Thin>
-  static CKDISP_CPU_INLINE void score(Part& part, Index i, Index rows, const Keys& keys) {
+  static CKDISP_CPU_INLINE void score(Part& part, Index i, Index rows, const Keys& keys,
+                                      float factor) {
     const Call& call = part.call;
     const Index depth = call.p.hdim_q, padded = call.cut.depth;
     if constexpr (Thin) {
@@ -399,13 +399,13 @@ struct Forward {
       Blocks::scores(part.q, i, padded, rows, part.k, depth, keys.start, keys.end, part.scores, sk,
                      part.finite_q && part.finite_k);
     }
-    if (call.scores.plain() && !keys.masked) return;
+    if (factor == 1 && call.scores.plain() && !keys.masked) return;
     const Index from = keys.first + keys.start, count = keys.end - keys.start;
     for (Index r = 0; r < rows; ++r) {
       const Index row = part.row(i + r);
       float* const line = part.scores + r * sk + keys.start;
-      if constexpr (!Thin && !Blocks::packs_factor) {
-        for (Index j = 0; j < count; j += lanes) store(line + j, load<F>(line + j) * call.factor);
+      if (factor != 1) {
+        for (Index j = 0; j < count; j += lanes) store(line + j, load<F>(line + j) * factor);
       }
       call.scores.finish(part.s, part.b, part.head(i + r), row, from, count, line);
       if (keys.masked) {
