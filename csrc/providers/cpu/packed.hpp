@@ -82,7 +82,8 @@ struct Packed {
     plan.block_k = round_up(even_block(plan.units, tile_k), T::unit_step);
     const bool keep = !E::c_is_accumulator && plan.block_k < plan.units;
     const Index part_m = ceil_div(plan.panels_m, plan.parts_m);
-    Index limit_n = tile_n;
+    // Columns that few rows go past are used once, from the caches of the thread that packed them.
+    Index limit_n = plan.panels_m <= 2 && plan.threads == 1 ? group_n : tile_n;
     if (keep) limit_n = least(limit_n, most(512 / T::nr, kept_limit / (part_m * tile_bytes)));
     plan.block_n = even_block(plan.panels_n, limit_n);
     plan.block_m = even_block(part_m, tile_m);
