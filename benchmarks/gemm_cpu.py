@@ -35,6 +35,7 @@ def numpy_calls(m: int, n: int, k: int, dtype: str, layout: str, disp: Any) -> d
     """Calls over NumPy arrays; NumPy itself only in fp32, the only type it multiplies fast."""
     import numpy as np
 
+    from ckdisp.codegen.ops.facts import default_output
     from ckdisp.tensors import numpy_dtype
 
     element = numpy_dtype(dtype)
@@ -42,7 +43,7 @@ def numpy_calls(m: int, n: int, k: int, dtype: str, layout: str, disp: Any) -> d
     a = rng.standard_normal((m, k), np.float32).astype(element)
     b = rng.standard_normal((k, n), np.float32).astype(element)
     b = np.asfortranarray(b) if layout[1] == "c" else b
-    out, other = np.empty((m, n), element), np.empty((m, n), element)
+    out, other = (np.empty((m, n), numpy_dtype(default_output(dtype))) for _ in range(2))
     calls: dict[str, Call] = {"ckdisp": lambda: disp.gemm(a, b, out=out)}
     if dtype == "fp32":
         calls["numpy"] = lambda: np.matmul(a, b, out=other)
