@@ -21,6 +21,8 @@ MAX_BLOCK = 1 << 16
 # A tile of 64x64 compiles for gfx942 in a minute; 128x64 in four, to code that spills a thousand
 # registers, and 192x64 not in thirty.
 MAX_GROUP_SUMS = 64
+# Rows of the register tile that AMX computes: two of its own tiles each way.
+AMX_ROWS = 32
 
 _WAVE = ("wave_m", "wave_n", "wave_k")
 _TILES = tuple(f"{field}_{side}" for field in ("tile", "wave", "warp") for side in "mnk")
@@ -201,6 +203,3 @@ CPU_BLOCK = kind_rule(
         f"{MAX_B_PANEL} values"
     ),
 )
-
-# Rows of the register tile that AMX computes: two of its own tiles each way.
-AMX_ROWS = 32

@@ -23,10 +23,9 @@ PAIR = {name: value for name, value in GPU.items() if name != "dtype"}
 MULTI = {**GPU, "family": "gemm.multi_d", "elementwise": "add", "num_d": 1}
 SHUFFLE = {"arch": "gfx942", "dtype": "fp16", "family": "gemm.preshuffle"}
 CPU = {"arch": "x86-64-v4", "dtype": "fp32"}
-
-# Rule -> fields of a key that breaks only this rule, and words of the reason.
 AMX = {"arch": "x86-64-v4-amx", "dtype": "bf16", "warp": (32, 32, 2)}
 
+# Rule -> fields of a key that breaks only this rule, and words of the reason.
 BROKEN = {
     "provider": ({**GPU, "provider": "cpu"}, "gfx942 is served by provider ck_tile, not cpu"),
     "dtypes": (

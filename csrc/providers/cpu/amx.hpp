@@ -49,5 +49,54 @@ class Tiles {
   }
 };
 
+// What stands for them where there are none.
+struct NoTiles {};
+
+// `Height` x `Width` tiles of C, up to two each way, in tiles 0 to 3; 4 and 5 are for A, 6 and 7
+// for B.
+template <int Height, int Width>
+struct TileSums {
+  static constexpr int rows = Tiles::rows, columns = 16;
+
+  // Zero, or what is in c, whose rows lie `ldc` floats from each other.
+  static CKDISP_CPU_INLINE void begin(const float* c, Index ldc, bool add) {
+    each([&](auto h, auto v) CKDISP_CPU_LAMBDA {
+      if (add) {
+        Tiles::load<2 * h + v>(c + h * rows * ldc + v * columns, ldc * 4);
+      } else {
+        Tiles::zero<2 * h + v>();
+      }
+    });
+  }
+
+  // Distances in bytes: from a tile to the next, and of its rows.
+  static CKDISP_CPU_INLINE void load_b(const void* b, Index next, Index apart) {
+    unroll<Width>([&](auto v) CKDISP_CPU_LAMBDA {
+      Tiles::load<6 + v>(static_cast<const char*>(b) + v * next, apart);
+    });
+  }
+  static CKDISP_CPU_INLINE void add_products(const void* a, Index next, Index apart) {
+    unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
+      Tiles::load<4 + h>(static_cast<const char*>(a) + h * next, apart);
+      unroll<Width>([&](auto v)
+                        CKDISP_CPU_LAMBDA { Tiles::add_product<2 * h + v, 4 + h, 6 + v>(); });
+    });
+  }
+
+  static CKDISP_CPU_INLINE void put(float* c, Index ldc) {
+    each([&](auto h, auto v) CKDISP_CPU_LAMBDA {
+      Tiles::store<2 * h + v>(c + h * rows * ldc + v * columns, ldc * 4);
+    });
+  }
+
+ private:
+  template <class F>
+  static CKDISP_CPU_INLINE void each(const F& f) {
+    unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
+      unroll<Width>([&](auto v) CKDISP_CPU_LAMBDA { f(h, v); });
+    });
+  }
+};
+
 }  // namespace
 }  // namespace ckdisp::cpu

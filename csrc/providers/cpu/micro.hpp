@@ -52,34 +52,23 @@ struct AmxMicro {
   template <int Height, int Width>
   static CKDISP_CPU_NOINLINE void tile(const std::uint32_t* a, const std::uint32_t* b, Index units,
                                        float* out, Index ldo, bool accumulate) noexcept {
-    unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
-      unroll<Width>([&](auto v) CKDISP_CPU_LAMBDA {
-        if (accumulate) {
-          Tiles::load<2 * h + v>(out + h * Tiles::rows * ldo + v * T::lanes, ldo * 4);
-        } else {
-          Tiles::zero<2 * h + v>();
-        }
-      });
-    });
+    using Sums = TileSums<Height, Width>;
+    Sums::begin(out, ldo, accumulate);
     for (Index k = 0; k < units; k += T::unit_step) {
       unroll<ahead / 128>([&](auto line) CKDISP_CPU_LAMBDA {
         __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + 64 * line);
       });
-      unroll<Width>([&](auto v)
-                        CKDISP_CPU_LAMBDA { Tiles::load<6 + v>(b + v * T::lanes, T::nr * 4); });
-      unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
-        Tiles::load<4 + h>(a + h * Tiles::rows * T::unit_step, T::unit_step * 4);
-        unroll<Width>([&](auto v)
-                          CKDISP_CPU_LAMBDA { Tiles::add_product<2 * h + v, 4 + h, 6 + v>(); });
-      });
+      Sums::load_b(b, T::lanes * 4, T::nr * 4);
+      Sums::add_products(a, Tiles::bytes, T::unit_step * 4);
       a += T::mr * T::unit_step;
       b += T::nr * T::unit_step;
     }
-    unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
-      unroll<Width>([&](auto v) CKDISP_CPU_LAMBDA {
-        Tiles::store<2 * h + v>(out + h * Tiles::rows * ldo + v * T::lanes, ldo * 4);
-      });
-    });
+    Sums::put(out, ldo);
+  }
+
+  static CKDISP_CPU_INLINE auto choose(Index rows, Index vectors) {
+    if (rows <= Tiles::rows) return vectors == 1 ? &tile<1, 1> : &tile<1, 2>;
+    return vectors == 1 ? &tile<2, 1> : &tile<2, 2>;
   }
 };
 
@@ -136,10 +125,7 @@ struct Micro {
 
   static CKDISP_CPU_INLINE auto choose(Index rows, Index vectors) {
     if constexpr (T::amx) {
-      return rows <= Tiles::rows ? vectors == 1 ? &AmxMicro<T>::template tile<1, 1>
-                                                : &AmxMicro<T>::template tile<1, 2>
-             : vectors == 1      ? &AmxMicro<T>::template tile<2, 1>
-                                 : &AmxMicro<T>::template tile<2, 2>;
+      return AmxMicro<T>::choose(rows, vectors);
     } else {
       return Sizes::template choose<Micro>(rows, vectors);
     }

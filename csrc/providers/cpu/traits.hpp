@@ -37,7 +37,6 @@ struct Traits {
   static constexpr bool amx = key.arch == Arch::x86_64_v4_amx && math == Math::bf16_pair &&
                               mr == 2 * Tiles::rows && nv == 2;
   static constexpr int unit_step = amx ? Tiles::rows : 1;
-  struct NoTiles {};
   using Thread = std::conditional_t<amx, Tiles, NoTiles>;
 
   static constexpr bool a_along_k = key.layout == Layout::rcr || key.layout == Layout::rrr;

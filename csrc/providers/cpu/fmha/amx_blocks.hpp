@@ -22,8 +22,8 @@ struct FmhaAmxBlocks {
   using Weights = Bf16Parts<S, weight_parts>;
 
   // A panel of rows or columns is two tiles, which are `step` numbers deep.
-  static constexpr int mr = 32, nr = 32, step = 32, tile_bytes = 1024;
-  static constexpr Index tiles_of_step = parts * 2 * tile_bytes;
+  static constexpr int mr = 32, nr = 32, step = 32;
+  static constexpr Index tiles_of_step = parts * 2 * Tiles::bytes;
   static_assert(T::nr == nr && lanes == 16);
 
   // Whether products must not have infinite factors: a small part that is zero would make them NaN.
@@ -238,7 +238,7 @@ struct FmhaAmxBlocks {
         j % step / 2 * 64;
     F sum{};
     unroll<parts>([&](auto part) CKDISP_CPU_LAMBDA {
-      const U both = load<U>(pair + part * 2 * tile_bytes);
+      const U both = load<U>(pair + part * 2 * Tiles::bytes);
       sum += bits<F>(j % 2 == 1 ? both & 0xffff0000u : both << 16);
     });
     return sum;
@@ -261,7 +261,7 @@ struct FmhaAmxBlocks {
     return at(const_cast<float*>(q), i * padded * parts * 2);
   }
   static CKDISP_CPU_INLINE char* tile_at(char* tiles, Index part, Index side) {
-    return tiles + (part * 2 + side) * tile_bytes;
+    return tiles + (part * 2 + side) * Tiles::bytes;
   }
 
   static CKDISP_CPU_INLINE char* weight_at(const float* weights, Index row, Index length,
@@ -282,36 +282,19 @@ struct FmhaAmxBlocks {
   template <int Height, int PartsA, int PartsB, bool Add>
   static CKDISP_CPU_NOINLINE void products(const char* a, Index lda, Index part_of_a, const char* b,
                                            Index steps, float* c, Index ldc) noexcept {
-    unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
-      unroll<2>([&](auto side) CKDISP_CPU_LAMBDA {
-        constexpr int tile = 2 * h + side;
-        if constexpr (Add) {
-          Tiles::load<tile>(c + h * Tiles::rows * ldc + side * lanes, ldc * 4);
-        } else {
-          Tiles::zero<tile>();
-        }
-      });
-    });
+    using Sums = TileSums<Height, 2>;
+    Sums::begin(c, ldc, Add);
     for (Index s = 0; s < steps; ++s) {
       unroll<PartsB>([&](auto pb) CKDISP_CPU_LAMBDA {
-        Tiles::load<6>(b + pb * 2 * Tiles::bytes, 64);
-        Tiles::load<7>(b + (pb * 2 + 1) * Tiles::bytes, 64);
+        Sums::load_b(b + pb * 2 * Tiles::bytes, Tiles::bytes, 64);
         unroll<(Add && pb > 0 ? 1 : PartsA)>([&](auto pa) CKDISP_CPU_LAMBDA {
-          unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
-            Tiles::load<4 + h>(a + pa * part_of_a + h * Tiles::rows * lda, lda);
-            Tiles::add_product<2 * h, 4 + h, 6>();
-            Tiles::add_product<2 * h + 1, 4 + h, 7>();
-          });
+          Sums::add_products(a + pa * part_of_a, Tiles::rows * lda, lda);
         });
       });
       a += 64;
       b += PartsB * 2 * Tiles::bytes;
     }
-    unroll<Height>([&](auto h) CKDISP_CPU_LAMBDA {
-      unroll<2>([&](auto side) CKDISP_CPU_LAMBDA {
-        Tiles::store<2 * h + side>(c + h * Tiles::rows * ldc + side * lanes, ldc * 4);
-      });
-    });
+    Sums::put(c, ldc);
   }
 };
 

@@ -11,13 +11,11 @@ namespace {
 template <class Kernel>
 struct BackwardAmx {
   using T = FmhaTraits<Kernel>;
-  using S = typename T::S;
-  using F = typename T::F;
   using Rows = BackwardRows<Kernel>;
   using Call = typename Rows::Call;
   using Range = typename Rows::Range;
   using Blocks = FmhaAmxBlocks<T, 2>;  // gradients are sums over many rows
-  static constexpr int mr = Blocks::mr, nr = Blocks::nr, lanes = T::lanes;
+  static constexpr int mr = Blocks::mr, nr = Blocks::nr;
   static constexpr int sq = static_cast<int>(round_up(T::sq, mr)), sk = T::sk;
 
   // Of a thread. Rows of Q and dO, and the same as columns' rows; of K and V.
@@ -83,13 +81,7 @@ struct BackwardAmx {
       for (Index r = 0; r < some; ++r) lines[r] = part.do_line(i + r);
       Blocks::rows(Blocks::step_of(part.do_rows, i), lines, some, p.hdim_v, part.rows);
     }
-    __builtin_memset(part.dq, 0, static_cast<std::size_t>(part.rows * cut.depth) * sizeof(float));
-    for (Index key = 0; key < part.keys; key += sk) {
-      const Index count = least(sk, part.keys - key);
-      pack_kv(part, key, count);
-      for (Index i = 0; i < rows; i += sq) one_block(part, i, least(sq, rows - i), key, count);
-    }
-    Rows::put_dq_of_head(part, part.dq);
+    Rows::each_block(part, part.rows, sq, pack_kv, one_block);
   }
 
   static void pack_kv(Part& part, Index key, Index count) {
@@ -152,16 +144,8 @@ struct BackwardAmx {
                      range.end, part.ds, sk);
     }
     for (Index j = 0; j < mr; ++j) {
-      float* const line = part.p + j * sk;
-      float* const grads = part.ds + j * sk;
-      Index low = end, high = end;
-      if (!range.empty() && j < rows) {
-        low = range.start;
-        high = range.end;
-        Rows::one_row(part, row + j, from, range, part.factor, line, grads);
-      }
-      for (Index x = start; x < low; x += lanes) clear(line + x, grads + x);
-      for (Index x = high; x < end; x += lanes) clear(line + x, grads + x);
+      Rows::weigh_row(part, row + j, from, j < rows ? range : Range{}, start, end, part.factor,
+                      part.p + j * sk, part.ds + j * sk);
     }
     Blocks::put_columns(part.p_columns, part.p, sk, r, sq, start, end);
     Blocks::put_columns(part.ds_columns, part.ds, sk, r, sq, start, end);
@@ -169,11 +153,6 @@ struct BackwardAmx {
     Blocks::put_weights(part.weights, part.ds, mr, sk, range.start, range.end);
     Blocks::sums(part.weights, mr, sk, range.start, range.end, part.k_rows, sk,
                  part.dq + row * cut.depth, cut.depth);
-  }
-
-  static CKDISP_CPU_INLINE void clear(float* x, float* y) {
-    store(x, F{});
-    store(y, F{});
   }
 };
 

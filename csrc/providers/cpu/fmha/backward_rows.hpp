@@ -94,16 +94,16 @@ struct BackwardRows {
     const Index group = part.call.cut.group;
     for (part.head = part.head_k * group; part.head < (part.head_k + 1) * group; ++part.head) {
       for (Index i = 0; i < part.s.q_len; ++i) {
-        if (!all_finite<T>(part.q_line(i), p.hdim_q)) return false;
-        if (!all_finite<T>(part.do_line(i), p.hdim_v)) return false;
+        if (!all_finite<T::in, S>(part.q_line(i), p.hdim_q)) return false;
+        if (!all_finite<T::in, S>(part.do_line(i), p.hdim_v)) return false;
       }
     }
     for (Index j = 0; j < part.keys; ++j) {
       const char* line;
       part.find_k(j, 1, &line);
-      if (!all_finite<T>(line, p.hdim_q)) return false;
+      if (!all_finite<T::in, S>(line, p.hdim_q)) return false;
       part.find_v(j, 1, &line);
-      if (!all_finite<T>(line, p.hdim_v)) return false;
+      if (!all_finite<T::in, S>(line, p.hdim_v)) return false;
     }
     return true;
   }
@@ -128,8 +128,26 @@ struct BackwardRows {
     return out;
   }
 
-  // A row of scores and one of dO V^T become P and dS, for the keys of its range in the block that
-  // begins at key `from`. Scores are multiplied by `factor` before.
+  // Scores and dO V^T of a row become P and dS, from keys start .. end of the block that begins at
+  // key `from`: zero outside of its range, which is empty if the row does not exist.
+  static CKDISP_CPU_INLINE void weigh_row(Part& part, Index row, Index from, const Range& range,
+                                          Index start, Index end, float factor, float* line,
+                                          float* grads) {
+    Index low = end, high = end;
+    if (!range.empty()) {
+      low = range.start;
+      high = range.end;
+      one_row(part, row, from, range, factor, line, grads);
+    }
+    const auto clear = [&](Index x) CKDISP_CPU_LAMBDA {
+      store(line + x, F{});
+      store(grads + x, F{});
+    };
+    for (Index x = start; x < low; x += lanes) clear(x);
+    for (Index x = high; x < end; x += lanes) clear(x);
+  }
+
+  // The same for the keys of its range alone. Scores are multiplied by `factor` before.
   static CKDISP_CPU_INLINE void one_row(Part& part, Index row, Index from, const Range& range,
                                         float factor, float* line, float* grads) {
     const Call& call = part.call;
@@ -244,6 +262,23 @@ struct BackwardRows {
       one_head();
     }
     put_dk_dv(part, part.dk, part.dv);
+  }
+
+  // dQ of the head, of `rows` rows in whole panels: each block of keys is packed and all blocks of
+  // at most `sq` rows go over it.
+  template <class P, class PackKv, class OneBlock>
+  static CKDISP_CPU_INLINE void each_block(P& part, Index rows, Index sq, const PackKv& pack_kv,
+                                           const OneBlock& one_block) {
+    const Index size = rows * part.call.cut.depth;
+    __builtin_memset(part.dq, 0, static_cast<std::size_t>(size) * sizeof(float));
+    for (Index key = 0; key < part.keys; key += sk) {
+      const Index count = least(sk, part.keys - key);
+      pack_kv(part, key, count);
+      for (Index i = 0; i < part.s.q_len; i += sq) {
+        one_block(part, i, least(sq, part.s.q_len - i), key, count);
+      }
+    }
+    put_dq_of_head(part, part.dq);
   }
 
  private:

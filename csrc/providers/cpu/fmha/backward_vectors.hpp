@@ -11,13 +11,13 @@ namespace {
 template <class Kernel>
 struct BackwardVectors {
   using T = FmhaTraits<Kernel>;
-  using F = typename T::F;
+  using S = typename T::S;
   using Rows = BackwardRows<Kernel>;
   using Call = typename Rows::Call;
   using Range = typename Rows::Range;
   using Tile = FmhaTile<T>;
   using Pack = FmhaPack<T, T::in>;
-  static constexpr int mr = T::mr, nr = T::nr, sq = T::sq, sk = T::sk, lanes = T::lanes;
+  static constexpr int mr = T::mr, nr = T::nr, sq = T::sq, sk = T::sk;
   static constexpr int apart_p = sk + 16;
 
   // Of a thread.
@@ -68,13 +68,7 @@ struct BackwardVectors {
       widen_line<T, T::in>(part.d_o + i * part.apart_o, part.do_line(row), p.hdim_v, cut.width,
                            1.0f);
     }
-    __builtin_memset(part.dq, 0, static_cast<std::size_t>(padded * cut.depth) * sizeof(float));
-    for (Index key = 0; key < part.keys; key += sk) {
-      const Index count = least(sk, part.keys - key);
-      pack_kv(part, key, count);
-      for (Index i = 0; i < rows; i += sq) one_block(part, i, least(sq, rows - i), key, count);
-    }
-    Rows::put_dq_of_head(part, part.dq);
+    Rows::each_block(part, padded, sq, pack_kv, one_block);
   }
 
   static void pack_kv(Part& part, Index key, Index count) {
@@ -158,7 +152,7 @@ struct BackwardVectors {
     if (part.finite < 0) {
       part.finite = 1;
       for (Index j = 0; j < count && part.finite == 1; ++j) {
-        part.finite = all_finite<F>(part.k + j * part.apart_q, cut.depth) ? 1 : 0;
+        part.finite = all_finite<Dtype::fp32, S>(part.k + j * part.apart_q, cut.depth) ? 1 : 0;
       }
     }
     return part.finite == 1;
@@ -173,8 +167,8 @@ struct BackwardVectors {
   static bool scan(const Part& part, Index row, Index rows) {
     const BackwardPlan& cut = part.call.cut;
     for (Index i = row; i < row + rows; ++i) {
-      if (!all_finite<F>(part.q + i * part.apart_q, cut.depth)) return false;
-      if (!all_finite<F>(part.d_o + i * part.apart_o, cut.width)) return false;
+      if (!all_finite<Dtype::fp32, S>(part.q + i * part.apart_q, cut.depth)) return false;
+      if (!all_finite<Dtype::fp32, S>(part.d_o + i * part.apart_o, cut.width)) return false;
     }
     return true;
   }
@@ -207,22 +201,9 @@ struct BackwardVectors {
             nullptr);
     }
     for (Index j = 0; j < rows; ++j) {
-      float* const line = part.p + (r + j) * apart_p;
-      float* const grads = part.ds + (r + j) * apart_p;
-      Index low = end, high = end;
-      if (!range.empty()) {
-        low = range.start;
-        high = range.end;
-        Rows::one_row(part, row + j, from, range, 1, line, grads);
-      }
-      for (Index x = start; x < low; x += lanes) clear(line + x, grads + x);
-      for (Index x = high; x < end; x += lanes) clear(line + x, grads + x);
+      Rows::weigh_row(part, row + j, from, range, start, end, 1, part.p + (r + j) * apart_p,
+                      part.ds + (r + j) * apart_p);
     }
-  }
-
-  static CKDISP_CPU_INLINE void clear(float* x, float* y) {
-    store(x, F{});
-    store(y, F{});
   }
 
   // dV += P^T dO and dK += dS^T Q, for keys start .. end of the block.

@@ -79,25 +79,13 @@ CKDISP_CPU_INLINE float sum_of_lanes(F x) {
   return out;
 }
 
-// Whether none of the numbers is infinite or NaN.
-template <class F>
-CKDISP_CPU_INLINE bool all_finite(const float* from, Index count) {
-  constexpr Index lanes = sizeof(F) / 4;
-  F zeros{};
-  for (Index i = 0; i < count; i += lanes) {
-    const F x = load_partial<F, 4>(from + i, count - i);
+// Whether none of `count` numbers of type D is infinite or NaN.
+template <Dtype D, class S>
+CKDISP_CPU_INLINE bool all_finite(const void* from, Index count) {
+  typename S::F zeros{};
+  for (Index i = 0; i < count; i += S::lanes) {
+    const auto x = load_as_float<D, S>(at(from, i * size_of(D)), count - i);
     zeros += x - x;
-  }
-  return sum_of_lanes(zeros) == 0;
-}
-
-// The same of a line of inputs.
-template <class T>
-CKDISP_CPU_INLINE bool all_finite(const char* line, Index width) {
-  typename T::F zeros{};
-  for (Index x = 0; x < width; x += T::lanes) {
-    const auto values = load_as_float<T::in, typename T::S>(line + x * T::size_in, width - x);
-    zeros += values - values;
   }
   return sum_of_lanes(zeros) == 0;
 }

@@ -187,7 +187,7 @@ struct Forward {
         widen_line<T, T::in>(part.q + i * padded, from, there ? depth : 0, padded, call.factor);
       } else {
         Blocks::put_row(part.q, i, padded, from, there ? depth : 0, call.factor);
-        if (Blocks::finite_only && there) part.finite_q &= all_finite<T>(from, depth);
+        if (Blocks::finite_only && there) part.finite_q &= all_finite<T::in, S>(from, depth);
       }
       part.max[i] = minus_infinity;
       part.sum[i] = 0;

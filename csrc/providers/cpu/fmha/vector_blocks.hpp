@@ -9,11 +9,10 @@ namespace {
 
 template <class T>
 struct FmhaVectorBlocks {
-  using F = typename T::F;
+  using S = typename T::S;
   using Tile = FmhaTile<T>;
   using Pack = FmhaPack<T, T::in>;
-  // A thread needs no preparation.
-  struct Thread {};
+  using Thread = NoTiles;
 
   // Rows of Q are padded to whole vectors.
   static constexpr int mr = T::mr, nr = T::nr, step = T::lanes;
@@ -85,7 +84,7 @@ struct FmhaVectorBlocks {
   // Whether all numbers of the first `count` rows of V are finite.
   static bool finite(const float* v, Index length, Index count, Index width) {
     for (Index x = 0; x < width; x += nr) {
-      if (!all_finite<F>(v + x * length, count * nr)) return false;
+      if (!all_finite<Dtype::fp32, S>(v + x * length, count * nr)) return false;
     }
     return true;
   }
