@@ -17,7 +17,7 @@ export ROCM_PATH := $(CURDIR)/.amd-toolchain
 endif
 endif
 
-.PHONY: help demo test lint format bench check-amd amd-toolchain clean
+.PHONY: help demo test lint format bench check-amd amd-toolchain amd-emulator clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ endif
 
 amd-toolchain: ## install a compiler for AMD GPUs (Debian, root), which `make test` then uses
 	@$(PYTHON) tools/amd_toolchain/install.py .amd-toolchain
+
+amd-emulator: ## install an emulated AMD GPU, on which `make test` then runs kernels
+	@$(PYTHON) tools/amd_emulator/install.py .amd-emulator
 
 clean: ## remove the environment and everything built
 	rm -rf .venv .venv.lock build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

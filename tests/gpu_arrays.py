@@ -139,10 +139,16 @@ def offer_exchange(stream: int) -> None:
     Array.exchange = exchange  # type: ignore[attr-defined]
 
 
-def call(file: str, name: str, *arguments: Any) -> None:
-    """Call function ``name`` of ``file``: a new process cannot import a test module by name."""
+def load_module(file: str) -> ModuleType:
+    """The test module ``file``, which a new process cannot import by name."""
     spec = importlib.util.spec_from_file_location("cases", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules["cases"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
-    getattr(module, name)(*arguments)
+    return module
+
+
+def call(file: str, name: str, *arguments: Any) -> None:
+    """Call function ``name`` of ``file`` in this process, which is a new one."""
+    getattr(load_module(file), name)(*arguments)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +21,13 @@ class Failure(Exception):
     """The installation cannot go on; the text says why and what to do."""
 
 
+def program() -> str:
+    """What is being installed: the folder of the program, as in ``make amd-toolchain``."""
+    return Path(sys.argv[0]).resolve().parent.name.replace("_", "-")
+
+
 def say(message: str) -> None:
-    print(f"[amd-toolchain] {message}", flush=True)
+    print(f"[{program()}] {message}", flush=True)
 
 
 def run(
@@ -61,6 +70,38 @@ def digest(*parts: str | Path) -> str:
         content = part.read_bytes() if isinstance(part, Path) else part.encode()
         total.update(hashlib.sha256(content).digest())
     return total.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def locked(prefix: Prefix) -> Iterator[None]:
+    """The prefix to ourselves; a killed run leaves no lock behind."""
+    prefix.root.mkdir(parents=True, exist_ok=True)
+    with (prefix.root / ".lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another run that installs to {prefix.root}")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def guarded(prefix: Prefix, install: Callable[[], None]) -> int:
+    """The exit status of ``install()``, which has the prefix to itself; failures are printed."""
+    # A polite kill unwinds, so that no command goes on without its parent.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with locked(prefix):
+            install()
+    except Failure as failure:
+        print(f"[{program()}] error: {failure}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"[{program()}] error: {place}{error.strerror or error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
 
 
 @dataclass(frozen=True)

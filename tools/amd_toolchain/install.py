@@ -9,19 +9,15 @@ Afterwards ROCM_PATH=PREFIX is all that a build needs.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
 import os
 import shutil
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import selftest
 import stub
 import sysroot
-from common import HERE, Failure, Prefix, digest, run, say
+from common import HERE, Failure, Prefix, digest, guarded, run, say
 from packages import Apt, extract, wheel
 
 HIP_WHEEL = "triton==3.9.0"
@@ -42,35 +38,8 @@ def main() -> int:
     )
     parser.add_argument("--force", action="store_true", help="do every step again")
     options = parser.parse_args()
-    # A polite kill unwinds, so that no command goes on without its parent.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        prefix = Prefix(options.prefix.expanduser().resolve(), options.force)
-        with _locked(prefix):
-            _install(prefix, options.wheels)
-    except Failure as failure:
-        print(f"[amd-toolchain] error: {failure}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        print(f"[amd-toolchain] error: {place}{error.strerror or error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
-@contextlib.contextmanager
-def _locked(prefix: Prefix) -> Iterator[None]:
-    """The prefix to ourselves; a killed run leaves no lock behind."""
-    prefix.root.mkdir(parents=True, exist_ok=True)
-    with (prefix.root / ".lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another run that installs to {prefix.root}")
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+    prefix = Prefix(options.prefix.expanduser().resolve(), options.force)
+    return guarded(prefix, lambda: _install(prefix, options.wheels))
 
 
 def _install(prefix: Prefix, wheels: Path | None) -> None:

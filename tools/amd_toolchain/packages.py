@@ -107,7 +107,7 @@ def _installed(package: str) -> bool:
     return status.stdout == "installed"
 
 
-def _pip(apt: Apt, work: Path) -> list[str]:
+def _pip(apt: Apt | None, work: Path) -> list[str]:
     """A command that runs pip, which the Python of a system may lack."""
     for python in (
         sys.executable,
@@ -127,11 +127,11 @@ def _pip(apt: Apt, work: Path) -> list[str]:
     made = subprocess.run([sys.executable, "-m", "venv", venv], capture_output=True, check=False)
     if made.returncode == 0:
         return [str(venv / "bin" / "python"), "-m", "pip"]
-    apt.need("python3", "python3-pip")
+    (apt or Apt()).need("python3", "python3-pip")
     return ["/usr/bin/python3", "-m", "pip"]
 
 
-def wheel(requirement: str, keep: Path | None, apt: Apt, work: Path) -> Path:
+def wheel(requirement: str, keep: Path | None, apt: Apt | None, work: Path) -> Path:
     """The wheel of ``name==version``, from the folder ``keep`` if it is there.
 
     Only data is taken from it, so it is the one for CPython 3.11 whatever runs here.
