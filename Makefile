@@ -17,7 +17,7 @@ export ROCM_PATH := $(CURDIR)/.amd-toolchain
 endif
 endif
 
-.PHONY: help demo test lint format bench check-amd amd-toolchain amd-emulator clean
+.PHONY: help demo test lint format bench fuzz check-amd amd-toolchain amd-emulator clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,11 @@ format: ## rewrite the sources in the project's style
 bench: ## run the benchmarks; they report ratios against NumPy and PyTorch
 	@$(PYTHON) tools/venv.py --torch
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+fuzz: ## compare many small convolutions with an exact reference: N=100000 SEED=1 LEVELS=x86-64-v3 DTYPES=fp32
+	@$(PYTHON) tools/venv.py
+	@$(BIN)/python tools/fuzz_conv.py --cases $(or $(N),20000) --seed $(or $(SEED),0) \
+		--levels $(or $(LEVELS),native) --dtypes $(or $(DTYPES),fp32)
 
 check-amd: ## compile random AMD kernels: N=200 SEED=1 OP=conv ARCHS=gfx942 CURATED=1; SAME_CODE=1: CK's own
 	@$(PYTHON) tools/venv.py

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
+import conv_cases
 import numpy as np
 import pytest
 from conv_check import Case, check_kernel, make_case
@@ -108,6 +110,9 @@ def test_random_convolutions_of_other_types(
 
 EDGES = {
     "one pixel": ((2, 3, 1, 1), (4, 3, 1, 1), {}),
+    "one pixel, every second": ((2, 64, 1, 1), (64, 64, 3, 3), {"stride": 2, "padding": 1}),
+    "one column, every second": ((2, 64, 5, 1), (64, 64, 3, 3), {"stride": 2, "padding": 1}),
+    "one column of a volume": ((2, 9, 3, 4, 1), (17, 9, 3, 3, 3), {"stride": 2, "padding": 1}),
     "the filter is the image": ((2, 5, 6, 7), (3, 5, 6, 7), {}),
     "all of it padding": ((1, 2, 1, 1), (3, 2, 3, 3), {"padding": 1}),
     "a stride beyond the filter": ((2, 4, 11, 11), (6, 4, 2, 2), {"stride": 5}),
@@ -168,6 +173,43 @@ EDGES = {
 def test_edges(dispatchers: list[ckdisp.Dispatcher], name: str, direction: str) -> None:
     x, w, how = EDGES[name]
     check(dispatchers, make_case(x, w, **how), direction)
+
+
+def check_all(
+    dispatchers: list[ckdisp.Dispatcher],
+    cases: Iterator[conv_cases.Case],
+    direction: str,
+    dtype: str = "fp32",
+) -> None:
+    """Every kernel that supports a case gives the exact result of the reference."""
+    pipelines = set()
+    for number, case in enumerate(cases):
+        taken, failed = conv_cases.wrong(dispatchers, case, direction, dtype, number)
+        assert taken and not failed, f"{direction} {case}: {failed or 'no kernel takes it'}"
+        pipelines.update(ckdisp.parse_name(name).pipeline for name in taken)
+    assert pipelines == {"packed", "direct"}
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_every_short_line(dispatchers: list[ckdisp.Dispatcher], direction: str) -> None:
+    cases = conv_cases.with_channels(conv_cases.every_axis(1, seed=1), seed=1)
+    check_all(dispatchers, cases, direction, "fp16")
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("rank", RANKS)
+def test_every_side_of_small_images(
+    dispatchers: list[ckdisp.Dispatcher], rank: int, direction: str
+) -> None:
+    cases = conv_cases.with_channels(conv_cases.every_axis(rank, seed=rank), seed=rank)
+    check_all(dispatchers, cases, direction)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("rank", RANKS)
+def test_every_tiny_image(dispatchers: list[ckdisp.Dispatcher], rank: int, direction: str) -> None:
+    cases = conv_cases.with_channels(conv_cases.core(rank), seed=rank)
+    check_all(dispatchers, cases, direction)
 
 
 def test_pixels_that_no_filter_reaches_have_no_gradient(

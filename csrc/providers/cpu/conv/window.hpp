@@ -87,6 +87,7 @@ struct Sides {
           to.own_first == 0) {
         to.rows *= outer.rows;
         to.pixels *= outer.pixels;
+        to.tap_first += outer.tap_first;  // the one tap need not be that of position 0
       } else {
         side[--inner] = outer;
       }
