@@ -17,7 +17,7 @@ export ROCM_PATH := $(CURDIR)/.amd-toolchain
 endif
 endif
 
-.PHONY: help demo test lint format bench fuzz check-amd amd-toolchain amd-emulator clean
+.PHONY: help demo test lint format bench golden fuzz check-amd amd-toolchain amd-emulator clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ format: ## rewrite the sources in the project's style
 bench: ## run the benchmarks; they report ratios against NumPy and PyTorch
 	@$(PYTHON) tools/venv.py --torch
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+golden: ## write the golden files and the numbers of kernels again, after a change that is wanted
+	@$(PYTHON) tools/venv.py
+	@CKDISP_UPDATE_GOLDEN=1 $(BIN)/pytest -n 0 -q tests/unit/test_golden.py tests/unit/test_counts.py
 
 fuzz: ## compare many small convolutions with an exact reference: N=100000 SEED=1 LEVELS=x86-64-v3 DTYPES=fp32
 	@$(PYTHON) tools/venv.py
