@@ -11,6 +11,7 @@ import numpy as np
 
 from .columns import Array, Columns, from_keys
 from .errors import InvalidKey
+from .factor import Axis
 from .key import KernelKey
 from .names import names_of
 from .space import Space, chunks
@@ -81,6 +82,9 @@ class KeyList:
 
     def names(self) -> Iterator[str]:
         return (key.name for key in self._keys)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KeyList, (self._keys,)
 
 
 class SpacePart:
@@ -158,8 +162,34 @@ class SpacePart:
     def columns(self, positions: Array) -> dict[str, Array]:
         return self.space.columns(self._in_space(positions))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rules are functions and cannot be pickled: a declaration is made again, or rows stay."""
+        if self.declaration is not None:
+            return _declared, (self.declaration, len(self))
+        columns = self.columns(np.arange(len(self)))
+        rows = np.stack([np.broadcast_to(c, len(self)) for c in columns.values()], axis=1)
+        return _from_rows, (self.space.key_class, tuple(columns), rows)
+
     def _in_space(self, positions: Array) -> Array:
         return positions if self.positions is None else self.positions[positions]
+
+
+def _declared(declaration: Declaration, count: int) -> Part:
+    """The part that a pickled ``declaration`` of ``count`` keys declares."""
+    from .spec import parse_spec  # it makes parts
+
+    document = {"ckdisp": 1, "sets": [declaration.entry]}
+    part = parse_spec(document, None, None)[declaration.index]
+    if len(part) != count:
+        raise InvalidKey(
+            f"a pickled set of {count} keys, {dict(declaration.entry)}, has {len(part)} in this "
+            "version of ckdisp; declare it again, or keep sets with to_json(expand=True)"
+        )
+    return part
+
+
+def _from_rows(key_class: type[KernelKey], columns: tuple[str, ...], rows: Array) -> SpacePart:
+    return SpacePart(Space(key_class, [Axis(columns, rows)], ()))
 
 
 def remove(part: Part, other: Part) -> Part:
