@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .key import KernelKey
-from .schema import FieldSpec, fields_of
+from .schema import FieldSpec, columns_of, fields_of
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
@@ -77,3 +77,13 @@ def to_keys(key_class: type[KernelKey], columns: Columns) -> list[KernelKey]:
         setter = key_class.__dict__[spec.name].__set__
         deque(map(setter, keys, values), maxlen=0)
     return keys
+
+
+def distinct_rows(key_class: type[KernelKey], columns: Columns) -> list[dict[str, Any]]:
+    """The different rows of some ``columns`` of keys, as plain values by column, sorted by code."""
+    specs = columns_of(key_class)
+    codes = np.unique(np.stack(list(columns.values()), axis=1).astype(np.int64), axis=0)
+    return [
+        {name: decode(specs[name][0], code) for name, code in zip(columns, row, strict=True)}
+        for row in codes.tolist()
+    ]

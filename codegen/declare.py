@@ -12,11 +12,12 @@ from typing import Any
 
 from .arch import arch as find_arch
 from .arch import arches
-from .enums import PROVIDER, unknown
+from .enums import FAMILY_GROUPS, PROVIDER, families_named, unknown
 from .errors import InvalidKey, suggest
+from .key import KernelKey
 from .ops import op_of_family, ops
 from .ops.definition import Op, Preset, SpaceRequest
-from .parts import Declaration, SpacePart
+from .parts import Declaration, KeyList, Part, SpacePart
 from .schema import columns_of, fields_by_name
 from .space import Space, column_names
 
@@ -101,9 +102,17 @@ def declare_sweep(
     where: Mapping[str, Any],
     *,
     allow_empty: bool = False,
-) -> list[SpacePart]:
-    """One part per arch; see :meth:`KernelSet.sweep`."""
-    op = op_of_family(family)
+    companions: bool = True,
+) -> list[Part]:
+    """For each arch a part and, where its kernels need any, their companions; see
+    :meth:`KernelSet.sweep`."""
+    if family in FAMILY_GROUPS and not companions:
+        raise InvalidKey(
+            f"{family} is all of {', '.join(FAMILY_GROUPS[family])}; to leave the companions of "
+            "a family out, name that one"
+        )
+    leading, *_ = families_named(family)
+    op = op_of_family(leading)
     if tiles not in TILES:
         raise InvalidKey(unknown("tiles", tiles, TILES))
     if provider is not None:
@@ -116,10 +125,10 @@ def declare_sweep(
         for field in op.aliases.get(name, (name,))
         for column in column_names(op.key_class, field)
     )
-    parts = []
+    parts: list[Part] = []
     for name in resolve_archs(arch, provider):
         chosen = provider or find_arch(name).provider
-        request = SpaceRequest(family, name, chosen, tiles, receipt, named)
+        request = SpaceRequest(leading, name, chosen, tiles, receipt, named)
         try:
             space = _narrow(op, request, values, allow_empty)
         except InvalidKey as error:
@@ -131,7 +140,32 @@ def declare_sweep(
             entry["receipt"] = receipt
         if values:
             entry["where"] = values
-        parts.append(SpacePart(space, declaration=Declaration(entry)))
+        parts += _with_companions([space], entry, {**entry, "family": leading}, companions)
+    return parts
+
+
+def _with_companions(
+    spaces: Sequence[Space],
+    entry: Mapping[str, Any],
+    alone: Mapping[str, Any],
+    companions: bool,
+) -> list[Part]:
+    """The parts of an entry; ``alone`` is the one that says what ``spaces`` hold."""
+    keys: dict[KernelKey, None] = {}
+    if companions:
+        listed = [SpacePart(space) for space in spaces]
+        needed = (key for part in listed for key in part.companions())
+        keys = {key: None for key in needed if not any(key in part for part in listed)}
+    else:
+        entry = {**entry, "companions": False}
+    count = len(spaces) + bool(keys)
+    without = {**alone, "companions": False} if keys and len(spaces) == 1 else None
+    parts: list[Part] = [
+        SpacePart(space, declaration=Declaration(entry, i, count, without))
+        for i, space in enumerate(spaces)
+    ]
+    if keys:
+        parts.append(KeyList(tuple(keys), Declaration(entry, count - 1, count)))
     return parts
 
 
@@ -222,12 +256,14 @@ def preset_names(arch: str) -> tuple[str, ...]:
     return tuple(p for p, preset in preset_table().items() if preset.spaces(name))
 
 
-def declare_preset(name: str, arch: ArchLike, provider: str | None) -> list[SpacePart]:
+def declare_preset(
+    name: str, arch: ArchLike, provider: str | None, *, companions: bool = True
+) -> list[Part]:
     """The parts of a preset; see :meth:`KernelSet.preset`."""
     table = preset_table()
     if name not in table:
         raise InvalidKey(unknown("preset", name, tuple(table)))
-    parts = []
+    parts: list[Part] = []
     for target in resolve_archs(arch, provider):
         expected = find_arch(target).provider
         if provider not in (None, expected):
@@ -240,8 +276,5 @@ def declare_preset(name: str, arch: ArchLike, provider: str | None) -> list[Spac
             known = ", ".join(preset_names(target)) or "none"
             raise InvalidKey(f"preset {name} has no kernels on {target}; presets there: {known}")
         entry = {"preset": name, "arch": target}
-        parts += [
-            SpacePart(space, declaration=Declaration(entry, i, len(spaces)))
-            for i, space in enumerate(spaces)
-        ]
+        parts += _with_companions(spaces, entry, entry, companions)
     return parts

@@ -89,9 +89,24 @@ FAMILY = Enum(
 )
 
 
+FAMILY_GROUPS = {
+    "fmha.bwd": ("fmha.bwd_dq_dk_dv", "fmha.bwd_dot_do_o", "fmha.bwd_convert_dq"),
+}
+"""Names of several families that solve a problem together, the leading one first."""
+
+
 def families(op: str) -> tuple[str, ...]:
     """The families of an op."""
     return tuple(family for family in FAMILY.values if family.startswith(f"{op}."))
+
+
+def families_named(name: str) -> tuple[str, ...]:
+    """The family called ``name``, or those of a group; :class:`InvalidKey` for neither."""
+    if name in FAMILY_GROUPS:
+        return FAMILY_GROUPS[name]
+    if name not in FAMILY:
+        raise InvalidKey(unknown("family", name, (*FAMILY.values, *FAMILY_GROUPS)))
+    return (name,)
 
 
 PROVIDER = Enum("Provider", ("cpu", "ck_tile"), "kernel library behind a key")

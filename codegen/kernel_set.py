@@ -21,9 +21,7 @@ class KernelSet:
 
     Sets are values: every operation gives a new set. Counting never enumerates. Union keeps the
     order of the left side and adds what is new on the right. Two sets are equal if they hold the
-    same keys, in any order, and equal sets build the same library. They have no hash, since equal
-    sets may be declared in different ways; a ``frozenset`` of the keys has one. Sets can be copied
-    and pickled, with their order; the declarations in them stay declarations.
+    same keys, in any order.
     """
 
     def __init__(self, keys: Iterable[KernelKey] = (), *, _parts: tuple[Part, ...] = ()) -> None:
@@ -47,9 +45,13 @@ class KernelSet:
         tiles: str = "curated",
         where: Mapping[str, Any] | None = None,
         allow_empty: bool = False,
+        companions: bool = True,
     ) -> Self:
         """Every valid key of ``family`` on ``arch``, narrowed by ``where``.
 
+        With the ``companions`` that these need: the kernels of the other stages of
+        ``fmha.splitkv`` and ``fmha.bwd_dq_dk_dv``, see :meth:`with_companions`. ``fmha.bwd`` names
+        all stages of the backward pass.
         ``arch`` is a name, several names, ``"cpu"`` (every CPU level) or ``"native"`` (the best
         level of this machine). ``tiles`` is ``"curated"`` (what a deployment builds) or ``"all"``
         (every legal key, for tuning). ``receipt`` is a named profile of the op, or its number,
@@ -60,17 +62,67 @@ class KernelSet:
         an empty result unless ``allow_empty``.
         """
         parts = declare_sweep(
-            family, arch, provider, receipt, tiles, where or {}, allow_empty=allow_empty
+            *(family, arch, provider, receipt, tiles, where or {}),
+            allow_empty=allow_empty,
+            companions=companions,
         )
         return cls._from_parts(parts)
 
     @classmethod
-    def preset(cls, name: str, arch: ArchLike, *, provider: str | None = None) -> Self:
+    def preset(
+        cls, name: str, arch: ArchLike, *, provider: str | None = None, companions: bool = True
+    ) -> Self:
         """The named set ``name``, e.g. ``gemm.fp16_rcr_essential``, on ``arch``.
 
-        Raises :class:`InvalidKey`, which lists the presets that exist there.
+        ``companions`` is that of :meth:`sweep`. Raises :class:`InvalidKey`, which lists the
+        presets that exist there.
         """
-        return cls._from_parts(declare_preset(name, arch, provider))
+        return cls._from_parts(declare_preset(name, arch, provider, companions=companions))
+
+    @classmethod
+    def for_model(
+        cls,
+        arch: ArchLike,
+        *,
+        heads: int,
+        head_dim: int,
+        kv_heads: int | None = None,
+        dtype: str = "bf16",
+        mask: str = "top_left",
+        training: bool = False,
+        packed: bool = False,
+        dropout: bool = False,
+        deterministic: bool = False,
+        layouts: str | Sequence[str] | None = None,
+    ) -> Self:
+        """The kernels that the layers of a transformer need on ``arch``.
+
+        These are attention with ``heads`` heads of Q on ``kv_heads`` of K and V (default: as many)
+        of size ``head_dim``, and GEMMs of the same ``dtype``: ``fp32``, ``fp16`` or ``bf16``.
+        With ``training`` forward and backward pass and GEMMs of the layouts ``rcr``, ``rrr`` and
+        ``crr`` (results, and the gradients of inputs and weights), else the forward pass, its form
+        in parts for decoding, and GEMMs of layout ``rcr``; ``layouts`` names others, or none.
+        ``mask`` is ``"no"``, ``"top_left"`` or ``"bottom_right"``; kernels of a diagonal take
+        windows, too. ``packed`` is for sequences of many lengths in one tensor, ``dropout`` for
+        calls with a probability, ``deterministic`` for sums of dQ in a fixed order. A CPU level's
+        kernels take any head dimension, mask and mode. Raises :class:`InvalidKey` for values that
+        do not fit, and where an arch has no such kernels.
+        """
+        from .model import Model, declare_model
+
+        model = Model(
+            heads=heads,
+            head_dim=head_dim,
+            kv_heads=kv_heads,
+            dtype=dtype,
+            mask=mask,
+            training=training,
+            packed=packed,
+            dropout=dropout,
+            deterministic=deterministic,
+            layouts=layouts,
+        )
+        return cls._from_parts(declare_model(model, arch))
 
     @classmethod
     def from_sweep(
@@ -81,11 +133,13 @@ class KernelSet:
         receipt: str | int | None = None,
         tiles: str = "all",
         where: Mapping[str, Any] | None = None,
+        companions: bool = True,
     ) -> Self:
         """The attention kernels that a sweep file (``variant``, ``trait_config``) asks for.
 
         ``source`` is a path, JSON text or a loaded document; ``where`` restricts it further, to
-        head dimensions, say. Raises :class:`InvalidKey` with the place in the document.
+        head dimensions, say; ``companions`` is that of :meth:`sweep`. Raises
+        :class:`InvalidKey` with the place in the document.
         """
         from .ops.fmha.sweep import read_sweep  # the op loads its tables
 
@@ -93,7 +147,11 @@ class KernelSet:
         for name in resolve_archs(arch):
             for family, wanted in read_sweep(source, name):
                 both = {**wanted, **(where or {})}
-                parts += declare_sweep(family, name, None, receipt, tiles, both, allow_empty=True)
+                parts += declare_sweep(
+                    *(family, name, None, receipt, tiles, both),
+                    allow_empty=True,
+                    companions=companions,
+                )
         found = cls._from_parts(parts)
         if not found:
             raise InvalidKey("the sweep asks for no kernel: its values exclude each other")
@@ -111,15 +169,17 @@ class KernelSet:
         *,
         archs: ArchLike | None = None,
         provider: str | None = None,
+        companions: bool = True,
     ) -> Self:
         """The set declared by a spec: a path (JSON or C++), JSON text, or a loaded document.
 
-        ``archs`` serves the entries that name no arch. Raises :class:`InvalidKey` with the file,
+        ``archs`` serves the entries that name no arch, ``companions``, see :meth:`sweep`, those
+        that do not say. Raises :class:`InvalidKey` with the file,
         the position in the document and the nearest known name.
         """
         from .spec import parse_spec  # it loads compilers for C++ specs
 
-        return cls._from_parts(parse_spec(source, archs, provider))
+        return cls._from_parts(parse_spec(source, archs, provider, companions))
 
     @classmethod
     def _from_parts(cls, parts: Iterable[Part]) -> Self:
@@ -166,12 +226,11 @@ class KernelSet:
         return isinstance(key, KernelKey) and any(key in part for part in self._parts)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same keys; :class:`InvalidKey` for sets too large to compare."""
         if not isinstance(other, KernelSet):
             return NotImplemented
         return len(self) == len(other) and not self._without(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # equal sets may be declared in different ways
 
     def __or__(self, other: KernelSet) -> Self:
         return self._from_parts((*self._parts, *other._parts))
@@ -207,6 +266,17 @@ class KernelSet:
         """The canonical names, made as they are read: for sets that are too large for a list."""
         for part in self._parts:
             yield from part.names()
+
+    def with_companions(self) -> Self:
+        """The set, and the kernels of other stages that its own need to solve a problem.
+
+        These are ``fmha.splitkv_combine`` for ``fmha.splitkv``, ``fmha.bwd_dot_do_o`` and
+        ``fmha.bwd_convert_dq`` for ``fmha.bwd_dq_dk_dv``: the curated ones of the same types,
+        head dimensions, mode and paddings. Sweeps, presets and specs have them already; lists of
+        keys, and sets that were filtered, may lack some.
+        """
+        needed = (KeyList(tuple(part.companions())) for part in self._parts)
+        return self._from_parts((*self._parts, *needed))
 
     def filter(self, keep: Callable[[KernelKey], object] | str) -> Self:
         """The keys for which ``keep`` is true.
@@ -259,6 +329,10 @@ class KernelSet:
             group, left = left[:size], left[size:]
             if declared is not None and _complete(declared, group):
                 entries.append(dict(declared.entry))
+                continue
+            group, left = group[:1], [*group[1:], *left]
+            if declared is not None and declared.alone is not None:
+                entries.append(dict(declared.alone))
             else:
                 entries += [{"keys": [key.to_dict() for key in part]} for part in group]
         text = json.dumps({"ckdisp": 1, "sets": entries}, indent=1) + "\n"

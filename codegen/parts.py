@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from .columns import Array, Columns, from_keys
 from .errors import InvalidKey
-from .factor import Axis
 from .key import KernelKey
 from .names import names_of
+from .ops import op as find_op
 from .space import Space, chunks
 
 # Comparing overlapping spaces enumerates one of them; beyond this it would seem to hang.
@@ -24,11 +24,15 @@ _MAX_ORDERED = 1 << 20
 
 @dataclass(frozen=True)
 class Declaration:
-    """How a part was declared: the spec entry, and that it is part ``index`` of ``count``."""
+    """How a part was declared: the spec entry, and that it is part ``index`` of ``count``.
+
+    ``alone`` is the entry that declares just this part, if there is one.
+    """
 
     entry: Mapping[str, Any]
     index: int = 0
     count: int = 1
+    alone: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
 class Part(Protocol):
@@ -47,15 +51,23 @@ class Part(Protocol):
 
     def keys(self, positions: Array) -> Sequence[KernelKey]: ...
     def names(self) -> Iterator[str]: ...
+    def companions(self) -> Sequence[KernelKey]:
+        """The kernels of later stages that the keys need beside themselves."""
+        ...
+
+
+def _companions(key_class: type[KernelKey], columns: Columns) -> list[KernelKey]:
+    op = find_op(key_class.op)
+    names = op.companion_columns
+    return list(op.companions({name: columns[name] for name in names})) if names else []
 
 
 class KeyList:
     """Explicit keys."""
 
-    declaration: Declaration | None = None
-
-    def __init__(self, keys: tuple[KernelKey, ...]) -> None:
+    def __init__(self, keys: tuple[KernelKey, ...], declaration: Declaration | None = None) -> None:
         self._keys = keys
+        self.declaration = declaration
 
     @property
     def family(self) -> str:
@@ -75,6 +87,8 @@ class KeyList:
         return key in self._set
 
     def select(self, positions: Array) -> KeyList:
+        if len(positions) == len(self):
+            return self
         return KeyList(tuple(self.keys(positions)))
 
     def keys(self, positions: Array) -> Sequence[KernelKey]:
@@ -83,8 +97,15 @@ class KeyList:
     def names(self) -> Iterator[str]:
         return (key.name for key in self._keys)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return KeyList, (self._keys,)
+    def companions(self) -> list[KernelKey]:
+        by_class: dict[type[KernelKey], list[KernelKey]] = {}
+        for key in self._keys:
+            by_class.setdefault(type(key), []).append(key)
+        return [
+            companion
+            for key_class, keys in by_class.items()
+            for companion in _companions(key_class, from_keys(key_class, keys))
+        ]
 
 
 class SpacePart:
@@ -128,6 +149,13 @@ class SpacePart:
         for positions in chunks(len(self)):
             yield from names_of(self.space.key_class, self.columns(positions))
 
+    def companions(self) -> list[KernelKey]:
+        key_class = self.space.key_class
+        if self.positions is None:
+            names = find_op(key_class.op).companion_columns
+            return _companions(key_class, self.space.distinct(names)) if names else []
+        return _companions(key_class, self.space.columns(self.positions))
+
     def filter(self, text: str) -> SpacePart | None:
         """The keys for which the expression ``text`` is true; None if it reads their names.
 
@@ -162,34 +190,8 @@ class SpacePart:
     def columns(self, positions: Array) -> dict[str, Array]:
         return self.space.columns(self._in_space(positions))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Rules are functions and cannot be pickled: a declaration is made again, or rows stay."""
-        if self.declaration is not None:
-            return _declared, (self.declaration, len(self))
-        columns = self.columns(np.arange(len(self)))
-        rows = np.stack([np.broadcast_to(c, len(self)) for c in columns.values()], axis=1)
-        return _from_rows, (self.space.key_class, tuple(columns), rows)
-
     def _in_space(self, positions: Array) -> Array:
         return positions if self.positions is None else self.positions[positions]
-
-
-def _declared(declaration: Declaration, count: int) -> Part:
-    """The part that a pickled ``declaration`` of ``count`` keys declares."""
-    from .spec import parse_spec  # it makes parts
-
-    document = {"ckdisp": 1, "sets": [declaration.entry]}
-    part = parse_spec(document, None, None)[declaration.index]
-    if len(part) != count:
-        raise InvalidKey(
-            f"a pickled set of {count} keys, {dict(declaration.entry)}, has {len(part)} in this "
-            "version of ckdisp; declare it again, or keep sets with to_json(expand=True)"
-        )
-    return part
-
-
-def _from_rows(key_class: type[KernelKey], columns: tuple[str, ...], rows: Array) -> SpacePart:
-    return SpacePart(Space(key_class, [Axis(columns, rows)], ()))
 
 
 def remove(part: Part, other: Part) -> Part:

@@ -19,6 +19,7 @@ from .rules import Rule
 from .schema import columns_of, fields_by_name
 
 _CHUNK = 1 << 12
+_LIVE = 1 << 30  # no number of an axis: a column that every table has
 
 
 def chunks(length: int) -> Iterator[Array]:
@@ -215,6 +216,38 @@ class Space:
         values = [decode(specs[c][0], code) for c, code in zip(columns, codes, strict=True)]
         return "x".join(map(str, dict.fromkeys(values) if isinstance(values[0], str) else values))
 
+    def distinct(self, names: Sequence[str]) -> dict[str, Array]:
+        """The combinations of the columns ``names`` in the keys; does not enumerate these."""
+        blocks = self._blocks
+        columns = {i: [c for c in a.columns if c in names] for i, a in enumerate(self.axes)}
+        rows, number = {}, {}  # the different rows of an axis, and which of them a value has
+        for i, a in enumerate(self.axes):
+            picked = a.rows[:, [a.columns.index(c) for c in columns[i]]]
+            if columns[i]:
+                rows[i], inverse = np.unique(picked, axis=0, return_inverse=True)
+                number[i] = inverse.reshape(-1)
+        parts = [c for c in blocks.components if number.keys() & c.values.keys()]
+        live = np.flatnonzero(np.diff(blocks.ends, prepend=0))
+        # Axes by their number; parts by -1, -2, ...: the group of rows that a block has of them.
+        table = {i: number[i][v[live]] for i, v in blocks.pivots.items() if i in number}
+        table |= {-1 - n: part.group[live] for n, part in enumerate(parts)}
+        table[_LIVE] = np.zeros(len(live), np.int64)
+        table = _unique(table)
+        for n, part in enumerate(parts):
+            group = table.pop(-1 - n)
+            counts = part.counts[group]
+            first = np.repeat(part.starts[group] - (np.cumsum(counts) - counts), counts)
+            row = first + np.arange(len(first))
+            table = {i: np.repeat(v, counts) for i, v in table.items()}
+            table |= {i: number[i][v[row]] for i, v in part.values.items() if i in number}
+            table = _unique(table)
+        zeros = table.pop(_LIVE)
+        return {
+            column: rows[i][table.get(i, zeros), c]
+            for i in rows
+            for c, column in enumerate(columns[i])
+        }
+
     def disjoint(self, other: Space) -> bool:
         """Whether some column alone proves that the two spaces share no key."""
         if self.key_class is not other.key_class:
@@ -270,6 +303,12 @@ class Space:
             f"of {shown} combinations tried, the rules refuse: {', '.join(counts[:6])}. "
             f"Nearest miss: {'; '.join(reasons)}"
         )
+
+
+def _unique(table: Mapping[int, Array]) -> dict[int, Array]:
+    """The different rows."""
+    rows = np.unique(np.stack([v.astype(np.int64) for v in table.values()], axis=1), axis=0)
+    return {i: rows[:, c] for c, i in enumerate(table)}
 
 
 def _index(a: Axis) -> RowIndex:

@@ -2,7 +2,9 @@
 
 A document is ``{"ckdisp": 1, "sets": [...]}``. Each entry is a sweep (``family``, ``arch``,
 ``provider``, ``receipt``, ``tiles``, ``where``), a preset (``preset``, ``arch``, ``provider``), one
-``key`` (fields; those left out take defaults) or a list of ``keys`` (full fields, or names).
+``key`` (fields; those left out take defaults), a list of ``keys`` (full fields, or names) or a
+``model`` (the arguments of :meth:`KernelSet.for_model`) with its ``arch``. Sweeps, presets and a
+``key`` have the companions that their kernels need unless ``companions`` is false.
 ``arch`` may be left out where the caller names the archs, and where ``provider`` is one of GPU
 kernels: then it is ``native``.
 """
@@ -24,10 +26,11 @@ from .declare import (
     resolve_archs,
     serves_gpus,
 )
-from .enums import unknown
+from .enums import families_named, unknown
 from .errors import InvalidKey
 from .key import KernelKey
 from .make import make_key, parse_name
+from .model import Model, declare_model
 from .ops import op_of_family
 from .parts import KeyList, Part
 from .rules import check_all
@@ -39,9 +42,10 @@ VERSION = 1
 CPP_SUFFIXES = (".cpp", ".cc", ".cxx", ".hpp")
 _MAX_BYTES = 1 << 26
 _MEMBERS = {
-    "family": ("family", "arch", "provider", "receipt", "tiles", "where"),
-    "preset": ("preset", "arch", "provider"),
-    "key": ("key",),
+    "family": ("family", "arch", "provider", "receipt", "tiles", "where", "companions"),
+    "preset": ("preset", "arch", "provider", "companions"),
+    "model": ("model", "arch"),
+    "key": ("key", "companions"),
     "keys": ("keys",),
 }
 
@@ -56,7 +60,10 @@ def load_spec(
 
 
 def parse_spec(
-    source: str | Path | Mapping[str, Any], archs: ArchLike | None, provider: str | None
+    source: str | Path | Mapping[str, Any],
+    archs: ArchLike | None,
+    provider: str | None,
+    companions: bool = True,
 ) -> list[Part]:
     """The parts that a spec declares: from a path, JSON text or a loaded document."""
     if isinstance(source, Mapping):
@@ -66,7 +73,7 @@ def parse_spec(
     else:
         name, document = str(source), _read(Path(source))
     with _at(name):
-        return list(_Reader(archs, provider).parts(document))
+        return list(_Reader(archs, provider, companions).parts(document))
 
 
 def _read(path: Path) -> Any:
@@ -120,12 +127,13 @@ def _at(place: str) -> Iterator[None]:
 
 
 class _Reader:
-    def __init__(self, archs: ArchLike | None, provider: str | None) -> None:
+    def __init__(self, archs: ArchLike | None, provider: str | None, companions: bool) -> None:
         if archs is not None:
             resolve_archs(archs)  # a wrong name is refused also where every entry has its own
         self._archs = "native" if archs is None else archs
         self._named = archs is not None
         self._provider = provider
+        self._companions = companions
 
     def parts(self, document: Any) -> Iterator[Part]:
         self._members(document, ("ckdisp", "sets"), "a spec")
@@ -163,6 +171,7 @@ class _Reader:
         read: dict[str, Callable[[Mapping[str, Any]], Sequence[Part]]] = {
             "family": self._sweep,
             "preset": self._preset,
+            "model": self._model,
             "key": self._key,
             "keys": self._keys,
         }
@@ -182,10 +191,16 @@ class _Reader:
         # Archs for a whole spec may be for several providers; if none fits, a rule says why.
         return tuple(a for a in archs if provider in (None, find_arch(a).provider)) or archs
 
+    def _has_companions(self, entry: Mapping[str, Any]) -> bool:
+        said = entry.get("companions", self._companions)
+        if not isinstance(said, bool):
+            raise InvalidKey(f".companions: must be true or false, not {said!r}")
+        return said
+
     def _sweep(self, entry: Mapping[str, Any]) -> Sequence[Part]:
         family, where = entry["family"], entry.get("where", {})
         with _at(".family"):
-            op = op_of_family(_text(family))
+            op = op_of_family(families_named(_text(family))[0])
         if not isinstance(where, Mapping):
             raise InvalidKey(f".where: must be an object of fields, not {where!r}")
         for field, value in where.items():
@@ -205,13 +220,22 @@ class _Reader:
             entry.get("receipt"),
             entry.get("tiles", "curated"),
             where,
+            companions=self._has_companions(entry),
         )
 
     def _preset(self, entry: Mapping[str, Any]) -> Sequence[Part]:
         with _at(".preset"):
             name = _text(entry["preset"])
             archs = self._arch(entry)
-            return declare_preset(name, archs, entry.get("provider", self._provider))
+            return declare_preset(
+                *(name, archs, entry.get("provider", self._provider)),
+                companions=self._has_companions(entry),
+            )
+
+    def _model(self, entry: Mapping[str, Any]) -> Sequence[Part]:
+        with _at(".model"):
+            model = Model.read(entry["model"])
+        return declare_model(model, self._arch(entry))
 
     def _key(self, entry: Mapping[str, Any]) -> Sequence[Part]:
         with _at(".key"):
@@ -222,7 +246,10 @@ class _Reader:
             keys = [
                 make_key(_text(fields["family"]), arch=arch, **rest) for arch in self._arch(fields)
             ]
-            return [_valid(keys)]
+            listed = _valid(keys)
+        if not self._has_companions(entry):
+            return [listed]
+        return [listed, KeyList(tuple(listed.companions()))]
 
     def _keys(self, entry: Mapping[str, Any]) -> Sequence[Part]:
         listed = entry["keys"]

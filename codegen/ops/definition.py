@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..columns import Columns
 from ..key import KernelKey
 from ..rules import Rejection, Rule
 from ..space import Space
@@ -44,7 +45,8 @@ class Op:
     value. ``complete`` fills the fields that a caller of ``make_key`` left out. ``receipts`` are
     the named profiles that ``sweep`` takes, each with the number that CK Tile gives it.
     ``missing_features`` says why the headers of a key's provider, which have the given features,
-    cannot build it.
+    cannot build it. ``companions`` are the kernels of later stages of a plan that keys with these
+    values of ``companion_columns`` need beside themselves.
     """
 
     name: str
@@ -57,3 +59,5 @@ class Op:
     aliases: Mapping[str, tuple[str, ...]]
     missing_features: Callable[[Any, Collection[str]], Sequence[Rejection]]
     receipts: Mapping[str, int] = field(default_factory=dict)
+    companions: Callable[[Columns], Sequence[KernelKey]] = lambda columns: ()
+    companion_columns: tuple[str, ...] = ()

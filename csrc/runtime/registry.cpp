@@ -79,6 +79,11 @@ Filter& Filter::where(std::string field, std::string value) {
   visit_fields(ConvKey{}, add);
   visit_fields(FmhaKey{}, add);
   detail::parse_name(field, known.data(), known.size(), "key field");
+  if (field == "family" && value == "fmha.bwd") {
+    return accept([](Kernel kernel) {
+      return kernel.op() == Op::fmha && is_backward(kernel.fmha_key().family);
+    });
+  }
   fields_.emplace_back(std::move(field), std::move(value));
   return *this;
 }

@@ -111,7 +111,8 @@ class Registry:
         **fields: object,
     ) -> list[Kernel]:
         """The kernels whose key fields have these values, in order; ``dtype`` is that of A and B,
-        of a convolution's input and weights, or of attention.
+        of a convolution's input and weights, or of attention. The family ``fmha.bwd`` is that of
+        all stages of the backward pass.
 
         Any field of a key may be named: ``layout="rcr"``, ``tile=(256, 128, 64)``,
         ``pad_m=True``. Raises :class:`InvalidKey` for an unknown field.

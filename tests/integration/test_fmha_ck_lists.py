@@ -54,7 +54,7 @@ def expected(family, arch, receipt):
 def test_curated_kernels_are_those_of_cks_generator(arch, receipt):
     for family in families("fmha"):
         names = expected(family, arch, receipt)
-        keys = KernelSet.sweep(family, arch, receipt=receipt, allow_empty=True)
+        keys = KernelSet.sweep(*(family, arch), receipt=receipt, allow_empty=True, companions=False)
         ours = [blob_name(key) for key in keys]
         assert len(set(ours)) == len(ours), family
         if (family, receipt) in ADDED:

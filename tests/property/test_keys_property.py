@@ -216,7 +216,9 @@ def some_set(draw, family):
         for name, values in varied.items()
     }
     where = {**ALGORITHM, **fixed, **chosen}
-    ks = KernelSet.sweep(family, "gfx942", tiles="all", where=where, allow_empty=True)
+    ks = KernelSet.sweep(
+        *(family, "gfx942"), tiles="all", where=where, allow_empty=True, companions=False
+    )
     shape = draw(st.sampled_from(["space", "sample", "keys"]))
     if shape == "sample":
         return ks.sample(draw(st.integers(0, 20)), seed=draw(st.integers(0, 5)))

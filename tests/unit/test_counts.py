@@ -28,7 +28,8 @@ Counts = dict[str, dict[str, int]]  # of a set, by arch; none where there is no 
 
 
 def count(family: str, archs: list[str], **how: Any) -> dict[str, int]:
-    found = {a: len(KernelSet.sweep(family, a, allow_empty=True, **how)) for a in archs}
+    how = {"allow_empty": True, "companions": False, **how}
+    found = {a: len(KernelSet.sweep(family, a, **how)) for a in archs}
     return {arch: number for arch, number in found.items() if number}
 
 

@@ -306,5 +306,5 @@ def test_kernels_by_default_are_compiled_once(
         inputs = tensors()
         for found in pool.map(lambda _: results(ckdisp.torch.attention, *inputs), range(4)):
             assert_close(found, results(attend, *map(double, inputs)))
-    backward = ["fmha.bwd_convert_dq", "fmha.bwd_dot_do_o", "fmha.bwd_dq_dk_dv"]
+    backward = ["fmha.bwd_dot_do_o", "fmha.bwd_dq_dk_dv"]  # fp32 is not converted
     assert built == [["fmha.fwd"], backward]

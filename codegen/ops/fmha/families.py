@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...enums import FAMILY_GROUPS
+
 FORWARD = ("fmha.fwd", "fmha.splitkv", "fmha.pagedkv", "fmha.batch_prefill")
 """The families that multiply Q K^T and P V: tiles of six numbers, two stages of waves."""
 
 GRADIENT = "fmha.bwd_dq_dk_dv"
-BACKWARD = ("fmha.bwd_dot_do_o", GRADIENT, "fmha.bwd_convert_dq")
+BACKWARD = FAMILY_GROUPS["fmha.bwd"]
 DTYPES = ("fp32", "fp16", "bf16", "fp8", "bf8", "fp8bf16", "fp8fp32")
 BACKWARD_DTYPES = ("fp32", "fp16", "bf16")
 FP8 = ("fp8", "bf8", "fp8bf16", "fp8fp32")

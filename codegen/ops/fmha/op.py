@@ -8,7 +8,7 @@ from pathlib import Path
 from ...enums import families
 from ..definition import Op
 from ..presets import Presets
-from . import complete, feature_rules, receipts, rules, space
+from . import companions, complete, feature_rules, receipts, rules, space
 from .key import FmhaKey
 
 _presets = Presets(
@@ -29,4 +29,6 @@ OP = Op(
     aliases=space.ALIASES,
     missing_features=feature_rules.missing_features,
     receipts=receipts.numbers(),
+    companions=companions.companions,
+    companion_columns=companions.COLUMNS,
 )

@@ -7,6 +7,7 @@
 //   CKDISP_KERNEL_SET(set) {
 //     set.sweep("gemm.standard").arch("gfx942").where("dtype", {"fp16", "bf16"});
 //     set.preset("gemm.fp16_rcr_essential").arch({"gfx942", "gfx950"});
+//     set.model().arch("gfx942").field("heads", 32).field("kv_heads", 8).field("head_dim", 128);
 //     set.key("gemm.standard").arch("native").field("dtype", "fp32").field("layout", "rrr");
 //   }
 //
@@ -77,6 +78,7 @@ class KernelSetValue {
 class KernelSetEntry {
  public:
   KernelSetEntry(std::string kind, const std::string& name) : kind_(std::move(kind)) {
+    if (kind_ == "model") return;
     put(kind_ == "key" ? fields_ : members_, kind_ == "key" ? "family" : kind_,
         KernelSetValue::quote(name));
   }
@@ -94,6 +96,11 @@ class KernelSetEntry {
   // "curated", what a deployment builds, or "all", every legal key.
   KernelSetEntry& tiles(const std::string& which) { return text("tiles", which); }
 
+  // Whether the kernels of other stages come along that these need; by default they do.
+  KernelSetEntry& companions(bool wanted) {
+    return put(members_, "companions", KernelSetValue(wanted).json());
+  }
+
   // Sweeps: keep the keys whose field has this value, or one of these.
   KernelSetEntry& where(const std::string& field, const KernelSetValue& value) {
     return put(fields_, field, value.json());
@@ -103,15 +110,16 @@ class KernelSetEntry {
     for (const KernelSetValue& value : values) texts.push_back(value.json());
     return put(fields_, field, KernelSetValue::list(texts));
   }
-  // Single keys: set a field; fields that are not set take their default.
+  // Single keys and models: set a field; fields that are not set take their default.
   KernelSetEntry& field(const std::string& name, const KernelSetValue& value) {
     return put(fields_, name, value.json());
   }
 
   std::string to_json() const {
     std::vector<std::pair<std::string, std::string>> members = members_;
-    if (kind_ == "key") members.emplace_back("key", object(fields_));
-    if (kind_ != "key" && !fields_.empty()) members.emplace_back("where", object(fields_));
+    const bool has_fields = kind_ == "key" || kind_ == "model";
+    if (has_fields) members.emplace_back(kind_, object(fields_));
+    if (!has_fields && !fields_.empty()) members.emplace_back("where", object(fields_));
     return object(members);
   }
 
@@ -144,10 +152,13 @@ class KernelSetEntry {
 // What a file declares.
 class KernelSet {
  public:
-  // The valid kernels of a family, such as "gemm.standard"; narrow them with where().
+  // The valid kernels of a family, such as "gemm.standard"; narrow them with where(). "fmha.bwd"
+  // is all stages of the backward pass.
   KernelSetEntry& sweep(const std::string& family) { return add("family", family); }
   // A named set, such as "gemm.fp16_rcr_essential".
   KernelSetEntry& preset(const std::string& name) { return add("preset", name); }
+  // What the layers of a transformer need: set its heads, head_dim and so on with field().
+  KernelSetEntry& model() { return add("model", ""); }
   // One kernel of a family.
   KernelSetEntry& key(const std::string& family) { return add("key", family); }
 

@@ -21,6 +21,7 @@ enum class Priority : std::int8_t { low = -1, normal = 0, high = 1 };
 class Filter {
  public:
   // A key field has this value, as names write it: ("dtype_a", "fp16"), ("tile", "256x128x64").
+  // The family "fmha.bwd" is that of any stage of the backward pass.
   // Throws InvalidKey for a field that no key has.
   Filter& where(std::string field, std::string value);
   Filter& op(Op op);

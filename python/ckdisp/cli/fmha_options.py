@@ -10,7 +10,8 @@ import click
 
 from ..codegen.arch import arch as find_arch
 from ..codegen.enums import unknown
-from ..codegen.ops.fmha.families import BACKWARD, FIELDS, FORWARD, GRADIENT
+from ..codegen.ops.fmha.families import BACKWARD, FORWARD, GRADIENT
+from ..codegen.ops.fmha.usage import conditions
 from .params import Window
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from .fmha_operands import FmhaOperands
 
 LAYOUTS = ("bhsd", "bshd")
-# How a family may be written, and the stages that only come with another one.
-SHORT = {"fmha.bwd": GRADIENT}
+# The stages that only come with another one.
 _LATER = {
     "fmha.splitkv_combine": "fmha.splitkv",
     "fmha.bwd_dot_do_o": "fmha.bwd",
@@ -145,13 +145,7 @@ class FmhaOptions:
 
 def _features(family: str, made: dict[str, Any]) -> dict[str, list[Any]]:
     """The fields that GPU keys of a stage have, one for each case, where the call decides them."""
-    from ..codegen.ops.fmha.signature_rules import head_dims
-
-    (d, dv), dtype = made["head_dim"], made["dtype"]
-    sizes = [(q, v) for q, v in head_dims(family, dtype) if q >= d and v >= dv]
-    q, v = min(sizes, default=(d, dv))
     asked = {
-        "mask": "no" if made["mask"] == "no" else "generic",
         "bias": made["bias"],
         "rope": made["rope"],
         "dropout": made["dropout"],
@@ -166,8 +160,7 @@ def _features(family: str, made: dict[str, Any]) -> dict[str, list[Any]]:
     }
     if family in FORWARD and family != "fmha.splitkv":  # whose parts always have an LSE
         asked["lse"] = made["lse"]
-    where = {name: [value] for name, value in asked.items() if name in FIELDS[family]}
-    return {"hdim_q": [q], "hdim_v": [v], "mode": [made["mode"]], **where}
+    return conditions(*(family, made["dtype"], made["head_dim"], made["mode"], made["mask"]), asked)
 
 
 def fmha_options(

@@ -155,6 +155,30 @@ class WhereType(_ParamType):
         return field.strip(), [_plain(v) for v in parts]
 
 
+class FieldsType(_ParamType):
+    """``field=value,field=value``."""
+
+    name = "FIELD=V,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
+        if isinstance(value, dict):
+            return value
+        found: dict[str, Any] = {}
+        for text in value.split(","):
+            field, equals, given = (part.strip() for part in text.partition("="))
+            if not equals or not field or not given or field in found:
+                self.fail(
+                    f"cannot read {text!r} in {value!r}; write each field once, with its value, "
+                    "e.g. heads=32,head_dim=128",
+                    param,
+                    ctx,
+                )
+            found[field] = _plain(given)
+        return found
+
+
 def _plain(text: str) -> Any:
     """A value as JSON would hold it: ``128``, ``true``, or a name or tile."""
     if text.isascii() and text.isdigit():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from ..codegen.enums import DTYPE, ELEMENTWISE, FAMILY
+from ..codegen.enums import DTYPE, ELEMENTWISE, FAMILY, FAMILY_GROUPS
 from . import fmha_options
 from .conv_options import conv_options
 from .gemm_options import gemm_options
@@ -49,10 +49,10 @@ _EACH = "one, or one for each spatial dimension, e.g. 2x2"
 
 
 class _FamilyType(EnumType):
-    """A family; the backward pass of attention goes by a shorter name too."""
+    """A family, or a group by its leading one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return super().convert(fmha_options.SHORT.get(value, value), param, ctx)
+        return super().convert(FAMILY_GROUPS.get(value, (value,))[0], param, ctx)
 
 
 _COMMON = (

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..codegen.enums import FAMILY, unknown
+from ..codegen.enums import FAMILY_GROUPS, families_named, unknown
 from ..codegen.errors import InvalidKey
 from ..codegen.key import KernelKey
 from ..codegen.ops import op_of_family
 from ..codegen.schema import columns_of, fields_by_name
-from .params import SizesType, WhereType
+from .params import FieldsType, SizesType, WhereType
 
 if TYPE_CHECKING:
     from ..kernel_set import KernelSet
@@ -33,7 +33,7 @@ class Conditions:
         where: Mapping[str, list[Any]],
         arches: Collection[str] = (),
     ) -> None:
-        self.families = families
+        self.families = [f for name in families for f in FAMILY_GROUPS.get(name, (name,))]
         self.arches = arches
         self.where = where
 
@@ -76,6 +76,8 @@ class Selection:
     receipt: str | None = None
     sweep: Path | None = None
     keep: str | None = None
+    companions: bool = True
+    model: Mapping[str, Any] | None = None
 
     def kernel_set(self) -> KernelSet:
         """The kernel set; :class:`ckdisp.InvalidKey` for names that do not exist."""
@@ -85,7 +87,8 @@ class Selection:
         kept = found.filter(self.keep)
         if not kept:
             raise InvalidKey(f"none of {len(found)} kernels passes --filter {self.keep!r}")
-        return kept
+        # An expression about kernels of one stage says nothing about those that come with them.
+        return kept | (kept.with_companions() & found)
 
     def _declared(self) -> KernelSet:
         from ..kernel_set import KernelSet
@@ -93,7 +96,9 @@ class Selection:
         arches = list(self.arches) or ["native"]
         if self.spec is not None:
             self._refuse_with_spec()
-            return KernelSet.from_spec(self.spec, archs=arches, provider=self.provider)
+            return KernelSet.from_spec(
+                self.spec, archs=arches, provider=self.provider, companions=self.companions
+            )
         if self.sweep is not None:
             if self.family or self.preset or self.provider:
                 raise click.UsageError(
@@ -105,6 +110,12 @@ class Selection:
                 receipt=self.receipt,
                 tiles=self.tiles or "all",
                 where=self.where,
+                companions=self.companions,
+            )
+        if self.model is not None:
+            self._refuse_with_model()
+            return KernelSet.from_spec(
+                {"ckdisp": 1, "sets": [{"model": dict(self.model)}]}, archs=arches
             )
         if self.preset is not None:
             if self.receipt:
@@ -114,7 +125,7 @@ class Selection:
             return self._preset(self.preset, arches)
         if self.family is None:
             raise click.UsageError(
-                "give a FAMILY, such as gemm.standard, a --preset, or a file with --spec"
+                "give a FAMILY, such as gemm.standard, a --preset, a --model, or a file with --spec"
             )
         return KernelSet.sweep(
             self.family,
@@ -123,6 +134,7 @@ class Selection:
             receipt=self.receipt,
             tiles=self.tiles or "curated",
             where=self.where,
+            companions=self.companions,
         )
 
     def _preset(self, name: str, arches: list[str]) -> KernelSet:
@@ -130,10 +142,10 @@ class Selection:
         from ..kernel_set import KernelSet
 
         if self.family is not None:
-            FAMILY.code(self.family, "family")
+            families_named(self.family)
             op = self.family.partition(".")[0]
             name = name if name.startswith(f"{op}.") else f"{op}.{name}"
-        found = KernelSet.preset(name, arches, provider=self.provider)
+        found = KernelSet.preset(name, arches, provider=self.provider, companions=self.companions)
         kept = found.filter(Conditions([self.family] if self.family else [], self.where))
         if not kept:
             families = sorted({key.family for key in found})
@@ -144,9 +156,26 @@ class Selection:
             )
         return kept
 
+    def _refuse_with_model(self) -> None:
+        given = {
+            "FAMILY": self.family,
+            "--preset": self.preset,
+            "--provider": self.provider,
+            "--tiles": self.tiles,
+            "--where": self.where,
+            "--receipt": self.receipt,
+            "--no-companions": not self.companions,
+        }
+        extra = [name for name, value in given.items() if value]
+        if extra:
+            raise click.UsageError(
+                f"--model declares the kernels itself; leave out {', '.join(extra)}"
+            )
+
     def _refuse_with_spec(self) -> None:
         given = {
             "FAMILY": self.family,
+            "--model": self.model,
             "--preset": self.preset,
             "--tiles": self.tiles,
             "--where": self.where,
@@ -202,6 +231,18 @@ _OPTIONS = (
         help="Only keys for which an expression holds: 'hdim_q == 128 and not lse'.",
     ),
     click.option(
+        "--companions/--no-companions",
+        default=True,
+        help="With or without the kernels of other stages that fmha.splitkv and "
+        "fmha.bwd_dq_dk_dv need; default: with.",
+    ),
+    click.option(
+        "--model",
+        type=FieldsType(),
+        help="The layers of a transformer, e.g. heads=32,kv_heads=8,head_dim=128,training=true; "
+        "also dtype, mask, packed, dropout, deterministic.",
+    ),
+    click.option(
         "--sweep",
         type=click.Path(path_type=Path),
         help="JSON file of attention kernels with variant and trait_config.",
@@ -229,6 +270,8 @@ def set_options(command: Callable[..., None]) -> Callable[..., None]:
         receipt: str | None,
         hdim: tuple[int, ...] | None,
         keep: str | None,
+        companions: bool,
+        model: dict[str, Any] | None,
         sweep: Path | None,
         **rest: Any,
     ) -> None:
@@ -239,7 +282,9 @@ def set_options(command: Callable[..., None]) -> Callable[..., None]:
             conditions.setdefault("hdim", []).extend(hdim)
         arches = tuple(dict.fromkeys(arches))
         selection = Selection(
-            *(family, arches, provider, preset, tiles, conditions, spec, receipt, sweep, keep)
+            *(family, arches, provider, preset, tiles, conditions, spec, receipt, sweep, keep),
+            companions=companions,
+            model=model,
         )
         command(selection=selection, **rest)
 

@@ -56,6 +56,7 @@ class Source:
                     tiles=self.tiles,
                     where=where,
                     spec=None,
+                    companions=False,  # each stage is named
                 ).kernel_set()
             return kernels.build()
         if not self.libraries:

@@ -17,12 +17,12 @@ from ..registry import Registry
 from ..tensors import dtype_name
 
 _FAMILIES = {
-    "gemm": ("gemm.standard",),
-    "conv_fwd": ("conv.fwd",),
-    "conv_bwd_data": ("conv.bwd_data",),
-    "conv_bwd_weight": ("conv.bwd_weight",),
-    "fmha_fwd": ("fmha.fwd",),
-    "fmha_bwd": ("fmha.bwd_dot_do_o", "fmha.bwd_dq_dk_dv", "fmha.bwd_convert_dq"),
+    "gemm": "gemm.standard",
+    "conv_fwd": "conv.fwd",
+    "conv_bwd_data": "conv.bwd_data",
+    "conv_bwd_weight": "conv.bwd_weight",
+    "fmha_fwd": "fmha.fwd",
+    "fmha_bwd": "fmha.bwd",
 }
 
 
@@ -57,12 +57,9 @@ def _prebuilt() -> Dispatcher:
     return Dispatcher(registry, num_threads=threads)
 
 
-def _complete(registry: Registry, families: tuple[str, ...], where: dict[str, str]) -> None:
-    missing = KernelSet()
-    for family in families:
-        if not registry.kernels(family=family, **where):
-            missing |= KernelSet.sweep(family, arch="native", where=where)
-    if len(missing):
+def _complete(registry: Registry, family: str, where: dict[str, str]) -> None:
+    if not registry.kernels(family=family, **where):
+        missing = KernelSet.sweep(family, arch="native", where=where)
         registry.merge(missing.build(progress=False))
 
 
