@@ -1,5 +1,5 @@
-"""Tensors that say they are on an AMD GPU, and lie in the host's memory: what the tests of GPUs
-compute with, on the pretended devices of ``cpp/fake_hip.cpp``."""
+"""Tensors that say they are on a GPU, and lie in the host's memory: what the tests of GPUs
+compute with, on the pretended devices of ``cpp/fake_hip.cpp`` and ``fake_cuda.cpp``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-ROCM = 10  # kDLROCM
+CUDA, ROCM = 2, 10  # kDLCUDA, kDLROCM
 
 _api = ctypes.pythonapi
 _api.PyCapsule_GetPointer.restype = ctypes.c_void_p
@@ -47,6 +47,8 @@ class Array:
     ``code`` is that of the element type in DLPack, if it is not that of ``array``.
     """
 
+    device_type = ROCM
+
     def __init__(
         self, array: np.ndarray[Any, Any], index: int = 0, code: int | None = None
     ) -> None:
@@ -60,7 +62,7 @@ class Array:
         return f"gpu:{self.index}"
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (ROCM, self.index)
+        return (self.device_type, self.index)
 
     def __dlpack__(
         self, *, stream: int | None = None, max_version: tuple[int, int] | None = None
@@ -68,14 +70,25 @@ class Array:
         self.streams.append(stream)
         capsule = self.array.__dlpack__(max_version=max_version)
         tensor = _tensor_of(capsule)
-        tensor.device_type, tensor.device_id = ROCM, self.index
+        tensor.device_type, tensor.device_id = self.device_type, self.index
         if self.code is not None:
             tensor.code = self.code
         return capsule
 
 
+class CudaArray(Array):
+    """One of an NVIDIA GPU."""
+
+    device_type = CUDA
+
+    @property
+    def device(self) -> str:
+        return f"cuda:{self.index}"
+
+
 def empty(shape: tuple[int, int], dtype: Any, device: str) -> Array:
-    return Array(np.empty(shape, dtype), int(device.rpartition(":")[2]))
+    kind, _, index = device.rpartition(":")
+    return (CudaArray if kind == "cuda" else Array)(np.empty(shape, dtype), int(index))
 
 
 def install(name: str, **members: Any) -> ModuleType:

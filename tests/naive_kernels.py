@@ -14,6 +14,7 @@ from ckdisp.codegen.toolchain import which
 SOURCE = Path(__file__).parent / "cpp" / "naive_kernels.cpp"
 FMHA_SOURCE = Path(__file__).parent / "cpp" / "naive_fmha.cpp"
 FAKE_HIP = Path(__file__).parent / "cpp" / "fake_hip.cpp"
+FAKE_CUDA = Path(__file__).parent / "cpp" / "fake_cuda.cpp"
 
 
 def compile_cpp(folder: Path, name: str, sources: list[Path], *options: str) -> Path:
@@ -48,6 +49,12 @@ def compile_fake_hip(folder: Path) -> Path:
     """A HIP runtime without GPUs below ``folder``, for ``CKDISP_HIP_RUNTIME``."""
     folder.mkdir(parents=True, exist_ok=True)
     return compile_cpp(folder, "libfake_hip.so", [FAKE_HIP], "-std=c++17", "-shared", "-fPIC")
+
+
+def compile_fake_cuda(folder: Path) -> Path:
+    """A CUDA driver without GPUs below ``folder``, for ``CKDISP_CUDA_DRIVER``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return compile_cpp(folder, "libfake_cuda.so", [FAKE_CUDA], "-std=c++17", "-shared", "-fPIC")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ Triple = tuple[int, int, int]
 class Arch:
     """Facts of one GPU architecture or CPU level.
 
+    ``device_kind`` is whose devices have a GPU architecture: ``hip`` or ``cuda``.
     ``lds_bytes`` and ``wave_size`` are 0 for CPU levels; ``vector_bytes``, ``vector_registers``,
     ``features``, ``compile_flags`` and ``implies`` are empty for GPUs. ``waves`` holds the allowed
     (M, N, K) waves per block; ``warp_tiles`` the allowed (M, N, K) warp tiles per
@@ -31,6 +32,7 @@ class Arch:
     name: str
     kind: str
     provider: str
+    device_kind: str
     family: str
     wave_size: int
     fp8: str
@@ -83,6 +85,7 @@ def arches() -> dict[str, Arch]:
             name=name,
             kind=facts["kind"],
             provider=facts["provider"],
+            device_kind=facts.get("device_kind", ""),
             family=facts["family"],
             wave_size=facts.get("wave_size", 0),
             fp8=facts.get("fp8", ""),

@@ -2,13 +2,10 @@
 // against nothing, so that kernel libraries load on machines without ROCm. C++17.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
+
+#include "lazy_library.hpp"
 
 namespace ckdisp::hip {
 
@@ -88,104 +85,63 @@ struct Api {
   const char* (*GetErrorName)(int error);
   const char* (*GetErrorString)(int error);
   int (*GetLastError)();
+
+  // As the stream of a graph that is being captured says it; null in runtimes that cannot.
+  int (*StreamIsCapturing)(void* stream, int* status);
+
+  void resolve(lazy::Resolver& get) {
+    get(GetDeviceCount, "hipGetDeviceCount");
+    get(GetDevice, "hipGetDevice");
+    get(SetDevice, "hipSetDevice");
+    get(GetDeviceProperties, "hipGetDevicePropertiesR0600");
+    get(DeviceGetAttribute, "hipDeviceGetAttribute");
+    get(DeviceSynchronize, "hipDeviceSynchronize");
+    get(RuntimeGetVersion, "hipRuntimeGetVersion");
+    get(Malloc, "hipMalloc");
+    get(Free, "hipFree");
+    get(MemGetInfo, "hipMemGetInfo");
+    get(Memcpy, "hipMemcpy");
+    get(MemcpyAsync, "hipMemcpyAsync");
+    get(MemsetAsync, "hipMemsetAsync");
+    get(Memset2DAsync, "hipMemset2DAsync");
+    get(PointerGetAttributes, "hipPointerGetAttributes");
+    get(StreamCreateWithFlags, "hipStreamCreateWithFlags");
+    get(StreamDestroy, "hipStreamDestroy");
+    get(StreamSynchronize, "hipStreamSynchronize");
+    get(StreamWaitEvent, "hipStreamWaitEvent");
+    get(EventCreateWithFlags, "hipEventCreateWithFlags");
+    get(EventDestroy, "hipEventDestroy");
+    get(EventRecord, "hipEventRecord");
+    get(EventSynchronize, "hipEventSynchronize");
+    get(EventQuery, "hipEventQuery");
+    get(EventElapsedTime, "hipEventElapsedTime");
+    get(ModuleLoadData, "hipModuleLoadData");
+    get(ModuleUnload, "hipModuleUnload");
+    get(ModuleGetFunction, "hipModuleGetFunction");
+    get(ModuleLaunchKernel, "hipModuleLaunchKernel");
+    get(ModuleOccupancyMaxActiveBlocksPerMultiprocessor,
+        "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor");
+    get(GetErrorName, "hipGetErrorName");
+    get(GetErrorString, "hipGetErrorString");
+    get(GetLastError, "hipGetLastError");
+    get.optional(StreamIsCapturing, "hipStreamIsCapturing");
+  }
 };
 
 namespace detail {
 
-struct State {
-  Api api{};
-  bool loaded = false;
-  char path[512] = "";
-  char why[1024] = "";
-};
-
-inline void explain(State& state, const char* format, const char* a, const char* b) {
-  const std::size_t used = std::strlen(state.why);
-  std::snprintf(state.why + used, sizeof state.why - used, format, a, b);
-}
-
-// The first function that the library lacks; null when it has all.
-inline const char* resolve(void* library, Api& api) {
-  const char* missing = nullptr;
-  const auto get = [&](auto& member, const char* symbol) {
-    void* address = ::dlsym(library, symbol);
-    if (address == nullptr && missing == nullptr) missing = symbol;
-    std::memcpy(&member, &address, sizeof address);
-  };
-  get(api.GetDeviceCount, "hipGetDeviceCount");
-  get(api.GetDevice, "hipGetDevice");
-  get(api.SetDevice, "hipSetDevice");
-  get(api.GetDeviceProperties, "hipGetDevicePropertiesR0600");
-  get(api.DeviceGetAttribute, "hipDeviceGetAttribute");
-  get(api.DeviceSynchronize, "hipDeviceSynchronize");
-  get(api.RuntimeGetVersion, "hipRuntimeGetVersion");
-  get(api.Malloc, "hipMalloc");
-  get(api.Free, "hipFree");
-  get(api.MemGetInfo, "hipMemGetInfo");
-  get(api.Memcpy, "hipMemcpy");
-  get(api.MemcpyAsync, "hipMemcpyAsync");
-  get(api.MemsetAsync, "hipMemsetAsync");
-  get(api.Memset2DAsync, "hipMemset2DAsync");
-  get(api.PointerGetAttributes, "hipPointerGetAttributes");
-  get(api.StreamCreateWithFlags, "hipStreamCreateWithFlags");
-  get(api.StreamDestroy, "hipStreamDestroy");
-  get(api.StreamSynchronize, "hipStreamSynchronize");
-  get(api.StreamWaitEvent, "hipStreamWaitEvent");
-  get(api.EventCreateWithFlags, "hipEventCreateWithFlags");
-  get(api.EventDestroy, "hipEventDestroy");
-  get(api.EventRecord, "hipEventRecord");
-  get(api.EventSynchronize, "hipEventSynchronize");
-  get(api.EventQuery, "hipEventQuery");
-  get(api.EventElapsedTime, "hipEventElapsedTime");
-  get(api.ModuleLoadData, "hipModuleLoadData");
-  get(api.ModuleUnload, "hipModuleUnload");
-  get(api.ModuleGetFunction, "hipModuleGetFunction");
-  get(api.ModuleLaunchKernel, "hipModuleLaunchKernel");
-  get(api.ModuleOccupancyMaxActiveBlocksPerMultiprocessor,
-      "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor");
-  get(api.GetErrorName, "hipGetErrorName");
-  get(api.GetErrorString, "hipGetErrorString");
-  get(api.GetLastError, "hipGetLastError");
-  return missing;
-}
-
-// Tries one file. A candidate that is simply not there leaves no trace in the explanation unless
-// it was `asked` for; one that is there and unusable does.
-inline bool try_library(State& state, const char* name, int mode, bool asked) {
-  void* library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL | mode);
-  if (library == nullptr) {
-    const char* error = ::dlerror();
-    if (error == nullptr) error = "unknown error";
-    const std::size_t length = std::strlen(name);
-    const bool absent = std::strncmp(error, name, length) == 0 &&
-                        std::strstr(error + length, "No such file") != nullptr;
-    if (asked || ((mode & RTLD_NOLOAD) == 0 && !absent)) {
-      explain(state, "%s%s; ", error, "");
-    }
-    return false;
-  }
-  if (const char* missing = resolve(library, state.api)) {
-    explain(state, "%s has no function %s, which ROCm 6.0 and later have; ", name, missing);
-    return false;  // stays loaded: it may have been in the process before
-  }
-  std::snprintf(state.path, sizeof state.path, "%s", name);
-  return state.loaded = true;
-}
+using State = lazy::State<Api>;
+inline constexpr const char* kSince = "ROCm 6.0 and later";
 
 inline void search(State& state) {
   static constexpr const char* kNames[] = {"libamdhip64.so.7", "libamdhip64.so.6",
                                            "libamdhip64.so"};
-  if (const char* asked = std::getenv("CKDISP_HIP_RUNTIME"); asked != nullptr && *asked != '\0') {
-    explain(state, "CKDISP_HIP_RUNTIME='%s' is no usable HIP runtime: ", asked, "");
-    if (try_library(state, asked, 0, true)) return;
-    explain(state, "correct or unset the variable%s%s", "", "");
-    return;
-  }
+  if (lazy::is_asked_for(state, "CKDISP_HIP_RUNTIME", "HIP runtime", kSince)) return;
   for (const char* name : kNames) {  // what is in the process already: PyTorch brings its own
-    if (try_library(state, name, RTLD_NOLOAD, false)) return;
+    if (lazy::try_library(state, name, RTLD_NOLOAD, false, kSince)) return;
   }
   for (const char* name : kNames) {
-    if (try_library(state, name, 0, false)) return;
+    if (lazy::try_library(state, name, 0, false, kSince)) return;
   }
   const char* const roots[] = {std::getenv("ROCM_PATH"), std::getenv("HIP_PATH"), "/opt/rocm"};
   for (const char* root : roots) {
@@ -193,10 +149,10 @@ inline void search(State& state) {
     for (const char* name : kNames) {
       char path[512];
       std::snprintf(path, sizeof path, "%s/lib/%s", root, name);
-      if (try_library(state, path, 0, false)) return;
+      if (lazy::try_library(state, path, 0, false, kSince)) return;
     }
   }
-  explain(
+  lazy::explain(
       state,
       "no HIP runtime was found (libamdhip64.so.7 or .6, by the loader's path, below ROCM_PATH, "
       "HIP_PATH and /opt/rocm); install ROCm, or name the file in CKDISP_HIP_RUNTIME%s%s",

@@ -1,5 +1,6 @@
 #include "cached.hpp"
 
+#include <ckdisp/device_kind.hpp>
 #include <ckdisp/names.hpp>
 
 #include <string>
@@ -106,7 +107,7 @@ nb::object Cached::copy_of(nb::handle tensor) const {
 
 std::uintptr_t Cached::framework_stream(nb::handle tensor, int device) const {
   const nb::handle current = helper(current_stream_, "current_stream");
-  return nb::cast<std::uintptr_t>(current(tensor, device));
+  return nb::cast<std::uintptr_t>(current(tensor, index_of_device(device)));
 }
 
 nb::object Cached::convert_like(nb::handle like, nb::handle array) const {

@@ -5,7 +5,7 @@
 
 namespace ckdisp::python::dlpack {
 
-constexpr std::int32_t kCpu = 1, kCudaHost = 3, kRocm = 10, kRocmHost = 11;
+constexpr std::int32_t kCpu = 1, kCuda = 2, kCudaHost = 3, kRocm = 10, kRocmHost = 11;
 constexpr std::uint64_t kReadOnly = 1;
 
 struct Device {

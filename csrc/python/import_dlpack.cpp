@@ -1,6 +1,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
+#include <ckdisp/device_kind.hpp>
 #include <ckdisp/errors.hpp>
 
 #include <string>
@@ -42,17 +43,20 @@ Dtype dlpack_dtype(const dlpack::DataType& type, nb::handle object, const char* 
                           std::to_string(type.bits) + " bits");
 }
 
-// HIP's index of the device, -1 for the CPU.
+// The number of the device, -1 for the CPU.
 int index_of(dlpack::Device device, nb::handle object, const char* name) {
   if (device.type == dlpack::kCpu || device.type == dlpack::kCudaHost ||
       device.type == dlpack::kRocmHost) {
     return -1;
   }
-  if (device.type == dlpack::kRocm && device.id >= 0) return device.id;
+  if (device.id >= 0 && device.id < kMaxDevices) {
+    if (device.type == dlpack::kRocm) return device_number(DeviceKind::hip, device.id);
+    if (device.type == dlpack::kCuda) return device_number(DeviceKind::cuda, device.id);
+  }
   throw DeviceError(std::string(name) + " (" + class_name(object) + ") is on device type " +
                     std::to_string(device.type) + ", number " + std::to_string(device.id) +
-                    ", but the kernels read the CPU's memory and that of AMD GPUs; move it there "
-                    "first, e.g. " +
+                    ", but the kernels read the CPU's memory and that of AMD and NVIDIA GPUs; move "
+                    "it there first, e.g. " +
                     name + ".cpu()");
 }
 
@@ -115,6 +119,11 @@ dlpack::Device device_of(nb::handle object, const char* name) {
   return {device.first, device.second};
 }
 
+// DLPack writes CUDA's default stream as 1, since 0 could be that of a thread.
+std::uintptr_t as_exported(std::uintptr_t stream, int device) {
+  return stream == 0 && kind_of_device(device) == DeviceKind::cuda ? 1 : stream;
+}
+
 nb::object export_tensor(nb::handle object, const char* name, const CallStream& stream) {
   const nb::object method = nb::getattr(object, "__dlpack__");
   nb::dict options;
@@ -137,16 +146,21 @@ Tensor import_direct(const dlpack::Exchange& api, nb::handle object, const char*
   if (api.tensor_from_object(object.ptr(), &view) != 0) {
     unreadable(object, name, nb::python_error());
   }
+  Tensor out = from_dlpack(view, object, Kind::direct, name, ranks);
   // Another stream than the framework's has to wait for the tensor, which __dlpack__ sees to.
-  if (stream && view.device.type == dlpack::kRocm) (void)export_tensor(object, name, stream);
-  return from_dlpack(view, object, Kind::direct, name, ranks);
+  if (stream && out.device >= 0) {
+    (void)export_tensor(object, name, as_exported(*stream, out.device));
+  }
+  return out;
 }
 
 Tensor import_dlpack(nb::handle object, const char* name, const CallStream& stream,
                      const Ranks& ranks) {
   const int device = index_of(device_of(object, name), object, name);
   CallStream ready;  // for work on which the producer makes the tensor ready
-  if (device >= 0) ready = stream ? *stream : cached().framework_stream(object, device);
+  if (device >= 0) {
+    ready = as_exported(stream ? *stream : cached().framework_stream(object, device), device);
+  }
   nb::object capsule = export_tensor(object, name, ready);
   // The capsule keeps its name: its destructor then gives the tensor back.
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
@@ -177,7 +191,11 @@ void* stream_of(const Tensor& tensor, const CallStream& stream) {
   if (api == nullptr || api->current_stream == nullptr) {
     return reinterpret_cast<void*>(cached().framework_stream(tensor.object, tensor.device));
   }
-  if (api->current_stream(dlpack::kRocm, tensor.device, &current) != 0) nb::raise_python_error();
+  const std::int32_t type =
+      kind_of_device(tensor.device) == DeviceKind::hip ? dlpack::kRocm : dlpack::kCuda;
+  if (api->current_stream(type, index_of_device(tensor.device), &current) != 0) {
+    nb::raise_python_error();
+  }
   return current;
 }
 

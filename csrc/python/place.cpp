@@ -18,7 +18,7 @@ void check_same_place(const Tensor& first, const Tensor& other) {
   if (other.device == first.device) return;
   const auto place = [](const Tensor& x) {
     return x.name + (x.device < 0 ? std::string(" is in the CPU's memory")
-                                  : " is on device " + std::to_string(x.device));
+                                  : " is on " + device_text(x.device));
   };
   throw InvalidArgument(place(first) + " and " + place(other) +
                         "; move them to one place, e.g. with .to()");

@@ -42,6 +42,7 @@ nb::list arches() {
     nb::dict item;
     item["name"] = facts.name;
     item["gpu"] = facts.gpu;
+    item["device_kind"] = !facts.gpu ? "" : facts.device == DeviceKind::hip ? "hip" : "cuda";
     item["family"] = facts.family;
     item["wave_size"] = facts.wave_size;
     item["lds_bytes"] = facts.lds_bytes;

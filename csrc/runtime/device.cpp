@@ -2,61 +2,45 @@
 #include <ckdisp/device.hpp>
 #include <ckdisp/errors.hpp>
 
+#include <iterator>
 #include <string>
 #include <utility>
 
-#include "hip.hpp"
+#include "devices.hpp"
 
 namespace ckdisp {
 
-using detail::check_hip;
 using detail::CurrentDevice;
 
 namespace {
 
-std::string on(int device) { return " on device " + std::to_string(device); }
-
-const char* copy_text(Copy kind) {
-  switch (kind) {
-    case Copy::host_to_device:
-      return "to the device";
-    case Copy::device_to_host:
-      return "to the host";
-    default:
-      return "within the device";
-  }
-}
-
-std::string copy_call(const char* call, std::size_t bytes, Copy kind, int device) {
-  return std::string(call) + " of " + std::to_string(bytes) + " bytes " + copy_text(kind) +
-         on(device);
+detail::DeviceList all_devices() {
+  return detail::device_list({std::begin(kDeviceKinds), std::end(kDeviceKinds)});
 }
 
 }  // namespace
 
 std::vector<Device> devices() {
   std::vector<Device> out;
-  for (detail::DeviceRecord& record : detail::device_list().devices) {
+  for (detail::DeviceRecord& record : all_devices().devices) {
     out.push_back(std::move(record.facts));
   }
   return out;
 }
 
-std::string why_no_devices() { return detail::device_list().why; }
+std::string why_no_devices() { return all_devices().why; }
 
-Device device(int index) { return detail::device_record(index).facts; }
+Device device(int number) { return detail::device_record(number).facts; }
 
 DeviceMemory::DeviceMemory(std::size_t bytes, int device) : bytes_(bytes), device_(device) {
   const CurrentDevice current(device);
-  if (bytes == 0) return;
-  check_hip(current.api(), current.api().Malloc(&data_, bytes),
-            "hipMalloc of " + std::to_string(bytes) + " bytes" + on(device));
+  if (bytes != 0) data_ = current->allocate(bytes, device);
 }
 
 // Destructors cannot report: an error that stands shows up in the next checked call.
 DeviceMemory::~DeviceMemory() {
-  const hip::Api* api = data_ != nullptr ? detail::live_runtime() : nullptr;
-  if (api != nullptr) (void)api->Free(data_);
+  const auto* runtime = data_ != nullptr ? detail::live_runtime(device_) : nullptr;
+  if (runtime != nullptr) runtime->free(data_);
 }
 
 DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
@@ -73,13 +57,12 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
 
 Stream::Stream(int device) : device_(device) {
   const CurrentDevice current(device);
-  check_hip(current.api(), current.api().StreamCreateWithFlags(&handle_, hip::kStreamNonBlocking),
-            "hipStreamCreateWithFlags" + on(device));
+  handle_ = current->new_stream(device);
 }
 
 Stream::~Stream() {
-  const hip::Api* api = handle_ != nullptr ? detail::live_runtime() : nullptr;
-  if (api != nullptr) (void)api->StreamDestroy(handle_);
+  const auto* runtime = handle_ != nullptr ? detail::live_runtime(device_) : nullptr;
+  if (runtime != nullptr) runtime->free_stream(handle_);
 }
 
 Stream::Stream(Stream&& other) noexcept
@@ -91,27 +74,20 @@ Stream& Stream::operator=(Stream&& other) noexcept {
   return *this;
 }
 
-void Stream::synchronize() const {
-  const CurrentDevice current(device_);
-  check_hip(current.api(), current.api().StreamSynchronize(handle_),
-            "hipStreamSynchronize" + on(device_));
-}
+void Stream::synchronize() const { CurrentDevice(device_)->wait_for_stream(handle_, device_, ""); }
 
 void Stream::wait(const Event& event) const {
-  const CurrentDevice current(device_);
-  check_hip(current.api(), current.api().StreamWaitEvent(handle_, event.handle(), 0),
-            "hipStreamWaitEvent" + on(device_));
+  CurrentDevice(device_)->wait_for_event(handle_, event.handle(), device_);
 }
 
 Event::Event(int device) : device_(device) {
   const CurrentDevice current(device);
-  check_hip(current.api(), current.api().EventCreateWithFlags(&handle_, 0),
-            "hipEventCreateWithFlags" + on(device));
+  handle_ = current->new_event(device);
 }
 
 Event::~Event() {
-  const hip::Api* api = handle_ != nullptr ? detail::live_runtime() : nullptr;
-  if (api != nullptr) (void)api->EventDestroy(handle_);
+  const auto* runtime = handle_ != nullptr ? detail::live_runtime(device_) : nullptr;
+  if (runtime != nullptr) runtime->free_event(handle_);
 }
 
 Event::Event(Event&& other) noexcept
@@ -123,57 +99,29 @@ Event& Event::operator=(Event&& other) noexcept {
   return *this;
 }
 
-void Event::record(void* stream) const {
-  const CurrentDevice current(device_);
-  check_hip(current.api(), current.api().EventRecord(handle_, stream),
-            "hipEventRecord" + on(device_));
-}
+void Event::record(void* stream) const { CurrentDevice(device_)->record(handle_, stream, device_); }
 
-void Event::synchronize() const {
-  const CurrentDevice current(device_);
-  check_hip(current.api(), current.api().EventSynchronize(handle_),
-            "hipEventSynchronize" + on(device_));
-}
+void Event::synchronize() const { CurrentDevice(device_)->synchronize_event(handle_, device_); }
 
-bool Event::done() const {
-  const CurrentDevice current(device_);
-  const int status = current.api().EventQuery(handle_);
-  if (status == hip::kErrorNotReady) return false;
-  check_hip(current.api(), status, "hipEventQuery" + on(device_));
-  return true;
-}
+bool Event::done() const { return CurrentDevice(device_)->is_done(handle_, device_); }
 
 double Event::milliseconds(const Event& start, const Event& stop) {
-  const CurrentDevice current(start.device_);
-  float time = 0;
-  check_hip(current.api(), current.api().EventElapsedTime(&time, start.handle_, stop.handle_),
-            "hipEventElapsedTime (of events that are recorded and done)" + on(start.device_));
-  return time;
+  return CurrentDevice(start.device_)->milliseconds(start.handle_, stop.handle_, start.device_);
 }
 
 void copy(void* to, const void* from, std::size_t bytes, Copy kind, int device) {
-  const CurrentDevice current(device);
-  check_hip(current.api(), current.api().Memcpy(to, from, bytes, static_cast<int>(kind)),
-            copy_call("hipMemcpy", bytes, kind, device));
+  CurrentDevice(device)->copy(to, from, bytes, kind, device);
 }
 
 void copy_async(void* to, const void* from, std::size_t bytes, Copy kind, void* stream,
                 int device) {
-  const CurrentDevice current(device);
-  check_hip(current.api(),
-            current.api().MemcpyAsync(to, from, bytes, static_cast<int>(kind), stream),
-            copy_call("hipMemcpyAsync", bytes, kind, device));
+  CurrentDevice(device)->copy_async(to, from, bytes, kind, stream, device);
 }
 
 void fill_async(void* memory, unsigned char value, std::size_t bytes, void* stream, int device) {
-  const CurrentDevice current(device);
-  check_hip(current.api(), current.api().MemsetAsync(memory, value, bytes, stream),
-            "hipMemsetAsync of " + std::to_string(bytes) + " bytes" + on(device));
+  CurrentDevice(device)->fill_async(memory, value, bytes, stream, device);
 }
 
-void synchronize(int device) {
-  const CurrentDevice current(device);
-  check_hip(current.api(), current.api().DeviceSynchronize(), "hipDeviceSynchronize" + on(device));
-}
+void synchronize(int device) { CurrentDevice(device)->synchronize(device); }
 
 }  // namespace ckdisp

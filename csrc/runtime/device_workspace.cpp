@@ -1,6 +1,7 @@
 #include "device_workspace.hpp"
 
 #include <ckdisp/device.hpp>
+#include <ckdisp/errors.hpp>
 
 #include <functional>
 #include <map>
@@ -11,13 +12,13 @@
 #include <tuple>
 #include <vector>
 
-#include "hip.hpp"
+#include "devices.hpp"
 
 namespace ckdisp {
 namespace detail {
 namespace {
 
-// hipStreamPerThread: one handle that means another stream in each thread.
+// hipStreamPerThread, CU_STREAM_PER_THREAD: one handle that means another stream in each thread.
 void* const kStreamPerThread = reinterpret_cast<void*>(std::uintptr_t{2});
 
 struct Key {
@@ -58,10 +59,7 @@ Slot& slot_of(int device, void* stream) {
 }
 
 void wait_for(int device, void* stream) {
-  const hip::Api& api = hip_runtime();
-  check_hip(api, api.StreamSynchronize(stream),
-            "hipStreamSynchronize on device " + std::to_string(device) +
-                ", before its scratch memory changes,");
+  runtime_of(device).wait_for_stream(stream, device, ", before its scratch memory changes,");
 }
 
 }  // namespace
@@ -70,6 +68,12 @@ DeviceWorkspace::DeviceWorkspace(int device, void* stream, std::uint64_t bytes) 
   Slot& slot = slot_of(device, stream);
   lock_ = std::unique_lock(slot.mutex);
   if (!slot.memory || slot.memory->bytes() < bytes) {
+    if (runtime_of(device).is_capturing(stream, device)) {
+      throw DeviceError("the call needs " + std::to_string(bytes) + " bytes of scratch memory on " +
+                        device_text(device) +
+                        ", and none can be taken while a graph is captured; make the same call "
+                        "once on this stream before the capture");
+    }
     if (slot.memory) wait_for(device, stream);  // work that was put there may still use it
     slot.memory.reset();
     slot.memory.emplace(bytes, device);

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "devices.hpp"
 #include "fmha_family.hpp"
-#include "hip.hpp"
 #include "snapshot.hpp"
 #include "target.hpp"
 
@@ -191,12 +191,15 @@ UnsupportedProblem unsupported(const Problem& problem, const std::vector<Candida
 template <class Problem>
 DeviceError needs_device(const Problem& problem, const std::vector<Candidate>& candidates) {
   std::set<std::string> arches;
+  std::set<DeviceKind> kinds;
   for (const Candidate& candidate : candidates) {
-    if (candidate.reason == Reason::device) arches.insert(candidate.kernel.table()->arch);
+    if (candidate.reason != Reason::device) continue;
+    arches.insert(candidate.kernel.table()->arch);
+    kinds.insert(device_kind(candidate.kernel.arch()));
   }
   std::string where;
   for (const std::string& arch : arches) where += (where.empty() ? "" : " and ") + arch;
-  const DeviceList here = device_list();
+  const DeviceList here = device_list({kinds.begin(), kinds.end()});
   return DeviceError("the kernels for " + to_string(problem) + " run on " + where +
                      " devices, and the call is for the CPU; " +
                      (here.devices.empty() ? "there is no device here: " + here.why

@@ -31,7 +31,7 @@ using detail::Target;
 namespace {
 
 constexpr int kMaxThreads = 4096;  // both fit the cache tag
-constexpr int kMaxDevice = 253;
+constexpr int kMaxDevice = device_number(DeviceKind::cuda, kMaxDevices - 1);
 
 // What runs side by side on a device that is not here.
 constexpr int kUsualComputeUnits = 64;
@@ -68,7 +68,7 @@ struct Dispatcher::Impl {
     check_threads(launch.num_threads);
     if (launch.device < -1 || launch.device > kMaxDevice) {
       throw InvalidArgument("the device is " + std::to_string(launch.device) +
-                            "; pass -1 for the CPU, or the index of a device");
+                            "; pass -1 for the CPU, or the number of a device");
     }
     return launch;
   }

@@ -6,7 +6,7 @@
 
 #include "after_fork.hpp"
 #include "device_workspace.hpp"
-#include "hip.hpp"
+#include "devices.hpp"
 #include "workspace.hpp"
 
 namespace ckdisp::detail {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "hip.hpp"
+#include "devices.hpp"
 
 namespace ckdisp::detail {
 namespace {
@@ -36,14 +36,13 @@ void check_features(const std::string& target) {
 
 // What a kernel of a GPU lacks in a call for the CPU.
 std::string missing_device(const ckdisp_kernel& kernel) {
-  const DeviceList here = device_list();
+  const Arch arch = static_cast<const GemmKey*>(kernel.key)->arch;
+  const DeviceList here = device_list(device_kind(arch));
   const std::string needs = std::string("runs on ") + kernel.arch + " devices, ";
   if (here.devices.empty()) return needs + "and there is none here (" + here.what + ")";
   for (const DeviceRecord& record : here.devices) {
-    if (record.arch == static_cast<const GemmKey*>(kernel.key)->arch &&
-        features_fit(required_features(kernel), record.facts.target, true)) {
-      return needs + "and the call is for the CPU; device " + std::to_string(record.facts.index) +
-             " is one";
+    if (record.arch == arch && features_fit(required_features(kernel), record.facts.target, true)) {
+      return needs + "and the call is for the CPU; " + device_text(record.facts.number) + " is one";
     }
   }
   return needs + "and there is none here (" + listing(here.devices) + ")";
@@ -68,10 +67,10 @@ Target Target::cpu(const std::vector<Arch>& levels) {
   return out;
 }
 
-Target Target::device(int index) {
-  const DeviceRecord& record = device_record(index);
+Target Target::device(int number) {
+  const DeviceRecord& record = device_record(number);
   Target out;
-  out.device_ = index;
+  out.device_ = number;
   if (record.arch) out.add(*record.arch, record.facts.target);
   if (!record.arch) out.names_.push_back(record.facts.target);
   return out;
@@ -105,8 +104,8 @@ void Target::check_planned(const Target& device) const {
   for (const Arch arch : device.arches_) {
     if (ranks_[static_cast<std::size_t>(arch)] != kNever) return;
   }
-  throw DeviceError("the dispatcher plans for " + joined(names_) + ", and device " +
-                    std::to_string(device.device_) + " is a " + device.names_.front() +
+  throw DeviceError("the dispatcher plans for " + joined(names_) + ", and " +
+                    device_text(device.device_) + " is a " + device.names_.front() +
                     "; make a dispatcher without arches, or one for that arch");
 }
 
@@ -119,7 +118,7 @@ void Target::refuse_kernel(Kernel kernel, Reason* reason, std::string* text) con
             joined(names_);
   } else if (device_ >= 0) {
     *text = std::string("runs on ") + (is_gpu(kernel.arch()) ? table.arch : "the CPU") +
-            ", and the call is for device " + std::to_string(device_) + ", a " + names_.front();
+            ", and the call is for " + device_text(device_) + ", a " + names_.front();
   } else if (is_gpu(kernel.arch())) {
     *text = missing_device(table);
   } else {
@@ -130,7 +129,7 @@ void Target::refuse_kernel(Kernel kernel, Reason* reason, std::string* text) con
 
 void check_place(Kernel kernel, const Launch& launch) {
   if (launch.device >= 0 || !is_gpu(kernel.arch())) return;
-  const DeviceList here = device_list();
+  const DeviceList here = device_list(device_kind(kernel.arch()));
   throw DeviceError(std::string(kernel.name()) + " runs on " + kernel.table()->arch +
                     " devices, and the arguments are in the CPU's memory; " +
                     (here.devices.empty() ? "there is no device here: " + here.why

@@ -13,6 +13,8 @@
 namespace ckdisp::detail {
 
 inline bool is_gpu(Arch arch) { return kArches[static_cast<std::size_t>(arch)].gpu; }
+// Whose devices have the architecture of a GPU.
+inline DeviceKind device_kind(Arch arch) { return kArches[static_cast<std::size_t>(arch)].device; }
 
 // The target features that a GPU kernel must have, ":xnack-"; null when any will do, and on CPUs.
 const char* required_features(const ckdisp_kernel& kernel);
@@ -24,7 +26,7 @@ class Target {
   // The CPU levels of this machine, best first.
   static Target cpu(const std::vector<Arch>& levels);
   // One device; throws DeviceError when it is not here.
-  static Target device(int index);
+  static Target device(int number);
   // Architectures by name, best first, which need not be here. Throws InvalidKey for unknown names
   // and InvalidArgument for CPU levels that are not here, since their code must not run.
   static Target planned(const std::vector<std::string>& arches);

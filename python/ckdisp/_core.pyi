@@ -269,17 +269,25 @@ class FmhaProblem:
     def __eq__(self, other: object, /) -> bool: ...
 
 class Device:
-    """An AMD GPU that HIP shows to this process."""
+    """A GPU that HIP or CUDA shows to this process."""
 
     @property
     def index(self) -> int:
-        """HIP's index."""
+        """That of its runtime."""
+
+    @property
+    def kind(self) -> str:
+        """Whose runtime shows it: 'hip' or 'cuda'."""
+
+    @property
+    def number(self) -> int:
+        """What calls take: the index, plus 128 for CUDA."""
 
     @property
     def name(self) -> str: ...
     @property
     def arch(self) -> str:
-        """Such as 'gfx942'."""
+        """Such as 'gfx942' or 'sm_90a'."""
 
     @property
     def target(self) -> str:

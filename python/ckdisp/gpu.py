@@ -1,4 +1,4 @@
-"""AMD GPUs. HIP is loaded by the first call here, or by the first GEMM on a GPU's tensors."""
+"""GPUs. HIP and CUDA are loaded by the first call here, or by the first on a GPU's tensors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from ._core import Device
 
 
 def devices() -> list[Device]:
-    """The AMD GPUs that HIP shows to this process; none without a HIP runtime.
+    """The GPUs that this process can use: AMD's, which HIP shows, then NVIDIA's, which CUDA shows.
 
-    The runtime is the file that ``CKDISP_HIP_RUNTIME`` names, one that the process has loaded
+    The HIP runtime is the file that ``CKDISP_HIP_RUNTIME`` names, one that the process has loaded
     already (PyTorch brings its own), or ``libamdhip64.so`` by the loader's path, below
-    ``ROCM_PATH``, ``HIP_PATH`` or ``/opt/rocm``. A process made by fork() after its parent had
-    used a GPU has none.
+    ``ROCM_PATH``, ``HIP_PATH`` or ``/opt/rocm``. The CUDA driver is the file that
+    ``CKDISP_CUDA_DRIVER`` names, or ``libcuda.so.1`` by the loader's path. A process made by
+    fork() after its parent had used a GPU has none of its kind.
     """
     return _core.devices()
 

@@ -123,12 +123,17 @@ def copy_of(tensor: Any) -> Any:
     return tensor.clone().contiguous() if hasattr(tensor, "clone") else np.array(tensor, order="C")
 
 
-def current_stream(tensor: Any, device: int) -> int:
-    """The handle of the stream that PyTorch works on; the default stream of other frameworks."""
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(tensor, torch.Tensor):
-        return 0
-    return int(torch.cuda.current_stream(device).cuda_stream)
+def current_stream(tensor: Any, index: int) -> int:
+    """The handle of the stream that PyTorch or CuPy works on; the default stream of others.
+
+    ``index`` is the device's in its runtime.
+    """
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        return int(torch.cuda.current_stream(index).cuda_stream)
+    if cupy is not None and isinstance(tensor, cupy.ndarray):
+        return int(cupy.cuda.get_current_stream(index).ptr)
+    return 0
 
 
 def convert_like(like: Any, array: np.ndarray[Any, Any]) -> Any:

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "../../csrc/runtime/device_workspace.hpp"
 #include "check.hpp"
 #include "mock.hpp"
 
@@ -15,14 +16,16 @@ using namespace mock;
 
 namespace {
 
-std::string runtime;  // path of the fake
+std::string runtime, driver;  // paths of the fakes
 
-void in_process(const char* devices, void (*test)()) {
+void in_process(const char* devices, void (*test)(), const char* cuda_devices = nullptr) {
   std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child == 0) {
     ::setenv("CKDISP_HIP_RUNTIME", runtime.c_str(), 1);
+    ::setenv("CKDISP_CUDA_DRIVER", driver.c_str(), 1);
     if (devices != nullptr) ::setenv("FAKE_HIP_DEVICES", devices, 1);
+    if (cuda_devices != nullptr) ::setenv("FAKE_CUDA_DEVICES", cuda_devices, 1);
     test();
     std::fflush(nullptr);
     ::_exit(0);
@@ -33,13 +36,14 @@ void in_process(const char* devices, void (*test)()) {
 }
 
 template <class Function>
-Function fake(const char* name) {
-  void* library = ::dlopen(runtime.c_str(), RTLD_NOW);
+Function fake(const char* name, const std::string& path = runtime) {
+  void* library = ::dlopen(path.c_str(), RTLD_NOW);
   CHECK(library != nullptr);
   return reinterpret_cast<Function>(::dlsym(library, name));
 }
 std::string calls() { return fake<const char* (*)()>("fake_hip_calls")(); }
 int blocks() { return fake<int (*)()>("fake_hip_blocks")(); }
+std::string cuda_calls() { return fake<const char* (*)()>("fake_cuda_calls", driver)(); }
 bool called(const std::string& log, const char* call) { return log.find(call) != log.npos; }
 
 GemmKey on(Arch arch) {
@@ -360,12 +364,117 @@ void says_that_forks_have_no_device() {
   CHECK(devices().size() == 1);
 }
 
+constexpr int kFirstCuda = device_number(DeviceKind::cuda, 0);
+
+void shows_devices_of_both_kinds() {
+  const std::vector<Device> all = devices();
+  CHECK(all.size() == 3 && why_no_devices().empty());
+  CHECK(all[0].kind == DeviceKind::hip && all[0].number == 0 && all[0].index == 0);
+  CHECK(all[1].kind == DeviceKind::cuda && all[1].number == kFirstCuda && all[1].index == 0);
+  CHECK(all[1].name == "Fake NVIDIA 0" && all[1].arch == "sm_90a" && all[1].target == "sm_90a");
+  CHECK(all[1].compute_units == 132 && all[1].wave_size == 32);
+  CHECK(all[1].memory_bytes == std::uint64_t{1} << 31);
+  CHECK(all[2].arch == "sm_80" && device(kFirstCuda + 1).index == 1);
+  CHECK(device_text(0) == "device 0" && device_text(kFirstCuda + 1) == "CUDA device 1");
+  CHECK_THROWS(device(kFirstCuda + 2), DeviceError,
+               "there is no CUDA device 2: CUDA device 0 is sm_90a, CUDA device 1 is sm_80");
+  CHECK_THROWS(device(1), DeviceError, "there is no device 1: device 0 is gfx942; pass");
+  const Dispatcher dispatcher(both());
+  CHECK(dispatcher.select(problem(), at(0)).name() == std::string("gpu"));
+  CHECK_THROWS(dispatcher.select(problem(), at(kFirstCuda)), UnsupportedProblem,
+               "gpu: [device] runs on gfx942, and the call is for CUDA device 0, a sm_90a");
+  CHECK_THROWS(dispatcher.select(problem(), at(1000)), InvalidArgument, "the device is 1000");
+}
+
+void has_cuda_alone() {
+  ::setenv("CKDISP_HIP_RUNTIME", "/nowhere/libamdhip64.so", 1);
+  CHECK(devices().size() == 1 && devices()[0].arch == "sm_90a" && why_no_devices().empty());
+  CHECK_THROWS(device(0), DeviceError, "there is no device 0: CKDISP_HIP_RUNTIME=");
+  const Dispatcher gpu(registry({kernel<0>("gpu", on(Arch::gfx942))}));
+  CHECK_THROWS(gpu.run(problem(), args()), DeviceError, "there is no device here: CKDISP_HIP");
+}
+
+void has_no_cuda() {
+  ::setenv("CKDISP_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
+  CHECK(devices().size() == 1);
+  CHECK_THROWS(device(kFirstCuda), DeviceError, "there is no CUDA device 0: CKDISP_CUDA_DRIVER='");
+  CHECK_THROWS(DeviceMemory(8, kFirstCuda), DeviceError, "no device can be used: CKDISP_CUDA");
+}
+
+void has_a_driver_without_devices() {
+  CHECK(devices().empty());
+  CHECK(why_no_devices().find("shows no device: cuInit returned CUDA_ERROR_NO_DEVICE (100)") !=
+        std::string::npos);
+  CHECK(why_no_devices().find("nvidia-smi") != std::string::npos);
+}
+
+void moves_data_of_cuda() {
+  constexpr int device = kFirstCuda + 1;
+  int numbers[4] = {1, 2, 3, 4}, back[4] = {};
+  const Stream stream(device);
+  {
+    const DeviceMemory memory(sizeof numbers, device);
+    copy(memory.data(), numbers, sizeof numbers, Copy::host_to_device, device);
+    fill_async(memory.data(), 0, sizeof(int), stream.handle(), device);
+    copy_async(back, memory.data(), sizeof back, Copy::device_to_host, stream.handle(), device);
+    stream.synchronize();
+  }
+  CHECK(back[0] == 0 && back[3] == 4);
+  const Event start(device), stop(device);
+  start.record(stream.handle());
+  stop.record(stream.handle());
+  stream.wait(start);
+  stop.synchronize();
+  CHECK(stop.done() && Event::milliseconds(start, stop) == 2.5);
+  synchronize(device);
+  const std::string log = cuda_calls();
+  CHECK(called(log, "cuMemAlloc_v2 16 @1") && called(log, "cuMemcpyDtoHAsync_v2 16 @1"));
+  CHECK(log.find("cuDevicePrimaryCtxRetain") == log.rfind("cuDevicePrimaryCtxRetain"));
+  CHECK(!called(calls(), "hipMalloc"));
+  ::setenv("FAKE_CUDA_FAIL", "cuMemAlloc_v2:2", 1);
+  CHECK_THROWS(DeviceMemory(4096, device), DeviceError,
+               "cuMemAlloc of 4096 bytes on CUDA device 1 failed with CUDA_ERROR_FAKE (2): made up "
+               "for a test; free memory");
+  ::setenv("FAKE_CUDA_FAIL", "cuEventQuery:600", 1);
+  CHECK(!stop.done());
+  ::setenv("FAKE_CUDA_FAIL", "cuStreamSynchronize:719", 1);
+  CHECK_THROWS(stream.synchronize(), DeviceError, "compute-sanitizer");
+}
+
+void takes_no_memory_in_a_capture() {
+  {
+    const detail::DeviceWorkspace before(kFirstCuda, nullptr, 64);
+  }
+  ::setenv("FAKE_CUDA_CAPTURING", "1", 1);
+  {
+    const detail::DeviceWorkspace enough(kFirstCuda, nullptr, 64);
+  }
+  (void)cuda_calls();
+  CHECK_THROWS(detail::DeviceWorkspace(kFirstCuda, nullptr, 65), DeviceError,
+               "needs 65 bytes of scratch memory on CUDA device 0, and none can be taken while");
+  CHECK(!called(cuda_calls(), "cuMemAlloc"));
+}
+
+void keeps_the_kinds_apart_in_forks() {
+  CHECK(devices().size() == 2);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    CHECK(devices().empty());
+    CHECK_THROWS(device(kFirstCuda), DeviceError, "CUDA does not work in such a process");
+    CHECK_THROWS(DeviceMemory(8), DeviceError, "HIP does not work in such a process");
+    ::_exit(0);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child && status == 0);
+}
+
 }  // namespace
 
 int main() {
-  const char* given = std::getenv("CKDISP_HIP_RUNTIME");
-  CHECK(given != nullptr);
+  const char *given = std::getenv("CKDISP_HIP_RUNTIME"), *cuda = std::getenv("CKDISP_CUDA_DRIVER");
+  CHECK(given != nullptr && cuda != nullptr);
   runtime = given;
+  driver = cuda;
   in_process(nullptr, answers_without_a_runtime);
   in_process(nullptr, survives_broken_runtimes);
   in_process(nullptr, survives_runtimes_without_functions);
@@ -380,5 +489,12 @@ int main() {
   in_process("gfx942", keeps_scratch_memory_by_stream);
   in_process("gfx942,gfx942", survives_threads);
   in_process("gfx942", says_that_forks_have_no_device);
+  in_process("gfx942", shows_devices_of_both_kinds, "90,80");
+  in_process(nullptr, has_cuda_alone, "90");
+  in_process("gfx942", has_no_cuda);
+  in_process(nullptr, has_a_driver_without_devices);
+  in_process(nullptr, moves_data_of_cuda, "90,80");
+  in_process(nullptr, takes_no_memory_in_a_capture, "90");
+  in_process("gfx942", keeps_the_kinds_apart_in_forks, "90");
   std::puts("ok");
 }

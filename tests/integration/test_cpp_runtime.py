@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cmake_project import ROOT
-from naive_kernels import compile_cpp, compile_fake_hip
+from naive_kernels import compile_cpp, compile_fake_cuda, compile_fake_hip
 
 pytestmark = pytest.mark.xdist_group("cpp_runtime")
 
@@ -48,9 +48,10 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """With a HIP runtime that stands in for ROCm, whatever this machine has."""
+    """With libraries that stand in for ROCm and CUDA, whatever this machine has."""
     hip = compile_fake_hip(tmp_path_factory.mktemp("hip"))
-    return {**os.environ, "CKDISP_HIP_RUNTIME": str(hip)}
+    cuda = compile_fake_cuda(tmp_path_factory.mktemp("cuda"))
+    return {**os.environ, "CKDISP_HIP_RUNTIME": str(hip), "CKDISP_CUDA_DRIVER": str(cuda)}
 
 
 @pytest.mark.parametrize("source", TESTS, ids=lambda p: p.stem)

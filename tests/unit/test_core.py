@@ -37,6 +37,7 @@ def test_arch_tables_agree() -> None:
         {
             "name": a.name,
             "gpu": a.is_gpu,
+            "device_kind": a.device_kind,
             "family": a.family,
             "wave_size": a.wave_size,
             "lds_bytes": a.lds_bytes,

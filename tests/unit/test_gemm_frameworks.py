@@ -134,8 +134,8 @@ def test_read_only_dlpack_output(disp: ckdisp.Dispatcher) -> None:
 
 
 def test_device_of_dlpack(disp: ckdisp.Dispatcher) -> None:
-    a = Foreign(np.ones((2, 3), np.float32), device=(2, 1))
-    with pytest.raises(ckdisp.DeviceError, match=r"a \(Foreign\) is on device type 2, number 1"):
+    a = Foreign(np.ones((2, 3), np.float32), device=(14, 1))
+    with pytest.raises(ckdisp.DeviceError, match=r"a \(Foreign\) is on device type 14, number 1"):
         disp.gemm(a, np.ones((3, 4), np.float32))
 
 

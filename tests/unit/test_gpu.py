@@ -1,4 +1,4 @@
-"""Calls on tensors of AMD GPUs, on pretended devices. What HIP shows is remembered by a process, so
+"""Calls on tensors of GPUs, on pretended devices. What HIP shows is remembered by a process, so
 each case runs in its own."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import gpu_arrays
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from gpu_arrays import Array
-from naive_kernels import compile_fake_hip, compile_library, last_call
+from gpu_arrays import Array, CudaArray
+from naive_kernels import compile_fake_cuda, compile_fake_hip, compile_library, last_call
 
 import ckdisp
 from ckdisp.cli.app import app
@@ -27,13 +27,14 @@ RRR = "naive_fp32_fp32_rrr_passthrough_d0"
 
 
 @pytest.fixture(scope="session")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
-    """A library for gfx942, the same for the CPU, and a HIP runtime."""
+def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path, Path]:
+    """A library for gfx942, the same for the CPU, a HIP runtime and a CUDA driver."""
     folder = tmp_path_factory.mktemp("gpu")
     return (
         compile_library(folder / "gfx942", "libgpu.so", "-DNAIVE_ARCH=gfx942"),
         compile_library(folder / "cpu"),
         compile_fake_hip(folder),
+        compile_fake_cuda(folder),
     )
 
 
@@ -41,13 +42,16 @@ Case = Callable[[Path, Path], None]
 
 
 @pytest.fixture
-def run(parts: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def run(
+    parts: tuple[Path, Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., None]:
     """Runs a case in a process that sees the given devices."""
 
     def run(case: Case, devices: str = "gfx942:sramecc+:xnack-,gfx942", **env: str) -> None:
-        gpu, cpu, hip = parts
+        gpu, cpu, hip, cuda = parts
         for name, value in {
             "CKDISP_HIP_RUNTIME": str(hip),
+            "CKDISP_CUDA_DRIVER": str(cuda),
             "FAKE_HIP_DEVICES": devices,
             **env,
         }.items():
@@ -257,7 +261,7 @@ def devices(gpu: Path, cpu: Path) -> None:
     assert (first.index, first.arch, first.target) == (0, "gfx942", "gfx942:sramecc+:xnack-")
     assert (first.name, first.wave_size, first.compute_units) == ("Fake GPU 0", 64, 38)
     assert first.memory_bytes == 1 << 30
-    assert repr(second) == "<Device 1: Fake GPU 1, gfx942>"
+    assert repr(second) == "<device 1: Fake GPU 1, gfx942>"
     assert ckdisp.why_no_devices() == ""
     ckdisp.free_device_workspaces()
 
@@ -271,6 +275,8 @@ def a_machine_without_a_gpu(gpu: Path, cpu: Path) -> None:
     assert ckdisp.devices() == []
     why = ckdisp.why_no_devices()
     assert why.startswith(os.environ["WHY"])
+    why, cuda, _ = why.partition("; the CUDA driver (")
+    assert cuda  # what kernels for AMD GPUs lack does not speak of it
     registry = ckdisp.Registry.load(gpu)
     assert {kernel.arch for kernel in registry} == {"gfx942"}
     disp = ckdisp.Dispatcher(registry)
@@ -322,6 +328,30 @@ def test_a_machine_without_a_gpu(
 ) -> None:
     env = {"CKDISP_HIP_RUNTIME": runtime} if runtime else {}
     run(a_machine_without_a_gpu, devices="", WHY=why, SHORT=short, **env)
+
+
+def tensors_of_nvidia_gpus(gpu: Path, cpu: Path) -> None:
+    gpu_arrays.install("some_framework")
+    amd, first, second = ckdisp.devices()
+    assert [amd.kind, first.kind, second.kind] == ["hip", "cuda", "cuda"]
+    assert (first.index, first.number, second.index, second.number) == (0, 128, 1, 129)
+    assert repr(second) == "<CUDA device 1: Fake NVIDIA 1, sm_80>"
+    disp = dispatcher(gpu)
+    a, b = CudaArray(matrix(3, 5), 1), CudaArray(matrix(5, 4), 1)
+    with pytest.raises(ckdisp.UnsupportedProblem, match="the call is for CUDA device 1, a sm_80"):
+        disp.gemm(a, b)
+    assert a.streams == b.streams == [1]  # DLPack's word for CUDA's default stream
+    with pytest.raises(ckdisp.UnsupportedProblem, match="the call is for CUDA device 0, a sm_90a"):
+        disp.select(ckdisp.GemmProblem(3, 4, 5, layout="rrr"), device=first)
+    with pytest.raises(ckdisp.InvalidArgument, match="a is on CUDA device 1 and b is on device 0"):
+        disp.gemm(a, Array(matrix(5, 4)))
+    gone = CudaArray(matrix(3, 5), 2)
+    with pytest.raises(ckdisp.DeviceError, match="there is no CUDA device 2: CUDA device 0 is"):
+        disp.gemm(gone, CudaArray(matrix(5, 4), 2))
+
+
+def test_tensors_of_nvidia_gpus(run: Callable[..., None]) -> None:
+    run(tensors_of_nvidia_gpus, devices="gfx942", FAKE_CUDA_DEVICES="90,80")
 
 
 def nothing_is_loaded_for_the_cpu(gpu: Path, cpu: Path) -> None:

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <limits>
 
+#include <ckdisp/device_kind.hpp>
 #include <ckdisp/fmha_abi.hpp>
 #include <ckdisp/generated/enums.hpp>
 #include <ckdisp/generated/keys.hpp>
@@ -89,7 +90,7 @@ struct ConvArgs {
 struct Launch {
   void* stream = nullptr;        // of the device; null is its default stream
   std::int32_t num_threads = 0;  // threads of a CPU kernel; at least 1 when a kernel sees it
-  std::int32_t device = -1;      // HIP's index of the device; -1 is the CPU
+  std::int32_t device = -1;      // a device number (device_kind.hpp); -1 is the CPU
 };
 
 // Why a call was refused or failed. The text is one sentence with the values at fault.

@@ -1,9 +1,12 @@
-// AMD GPUs: what is here, memory, copies, streams and events. C++17.
+// GPUs: what is here, memory, copies, streams and events. C++17.
 //
-// Everything goes through the HIP runtime, which is loaded by the first of these calls and never
-// before. Each call to HIP is checked: DeviceError names the call, HIP's error and what to do. A
-// process made by fork() after its parent had used a device cannot use one: HIP does not work
-// there, and the error says so.
+// AMD GPUs are used through the HIP runtime, NVIDIA GPUs through the CUDA driver; each is loaded by
+// the first of these calls that needs it and never before. A machine may have either, both or none.
+// Each call to them is checked: DeviceError names the call, its error and what to do. A process
+// made by fork() after its parent had used a device cannot use one of its kind, and the error says
+// so.
+//
+// Where a function takes a device, it is a device number: see device_kind.hpp.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +14,30 @@
 #include <string>
 #include <vector>
 
+#include <ckdisp/device_kind.hpp>
+
 namespace ckdisp {
 
 struct Device {
-  int index;           // HIP's index
+  int index;           // that of its runtime
   std::string name;    // "AMD Instinct MI300X"
-  std::string arch;    // "gfx942"
+  std::string arch;    // "gfx942", "sm_90a"
   std::string target;  // the arch with its features: "gfx942:sramecc+:xnack-"
-  int compute_units;
-  int wave_size;
+  int compute_units;   // NVIDIA: multiprocessors
+  int wave_size;       // NVIDIA: threads of a warp
   std::uint64_t memory_bytes;
+  DeviceKind kind;
+  int number;  // what calls take
 };
 
-// The devices that HIP shows to this process; none without a HIP runtime.
+// The devices that HIP and CUDA show to this process, AMD GPUs first.
 std::vector<Device> devices();
 // Why devices() is empty, in words; empty when it is not.
 std::string why_no_devices();
 // Throws DeviceError that says which devices there are, or why there is none.
-Device device(int index);
+Device device(int number);
+// A device as messages name it: "device 1", "CUDA device 0".
+std::string device_text(int number);
 
 // Memory of one device, freed when the object goes. Freeing waits for work that uses the memory.
 class DeviceMemory {
@@ -58,7 +67,7 @@ class Stream {
   Stream(Stream&& other) noexcept;
   Stream& operator=(Stream&& other) noexcept;
 
-  void* handle() const { return handle_; }  // for Launch::stream; a hipStream_t
+  void* handle() const { return handle_; }  // for Launch::stream; a hipStream_t or CUstream
   int device() const { return device_; }
   // Until all work put here so far is done; throws when some of it failed.
   void synchronize() const;
@@ -78,9 +87,9 @@ class Event {
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
 
-  void* handle() const { return handle_; }  // a hipEvent_t
+  void* handle() const { return handle_; }  // a hipEvent_t or CUevent
   int device() const { return device_; }
-  // Behind the work that `stream`, a hipStream_t of the device, holds now.
+  // Behind the work that `stream`, the handle of one of the device, holds now.
   void record(void* stream = nullptr) const;
   void synchronize() const;
   bool done() const;

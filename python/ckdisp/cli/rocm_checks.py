@@ -101,7 +101,7 @@ def _archs(rocm: roots.Rocm | None) -> Iterator[Check]:
 
 
 def device_checks() -> Iterator[Check]:
-    """The HIP runtime that this process uses, and the devices that it shows."""
+    """The runtimes of GPUs that this process uses, and the devices that they show."""
     try:
         from .. import _core
     except ImportError:  # another check says so
@@ -110,15 +110,16 @@ def device_checks() -> Iterator[Check]:
         devices, why = _core.devices(), _core.why_no_devices()
     except Error as error:
         devices, why = [], str(error)
-    runtime = _loaded("libamdhip64")
-    if runtime:
-        yield Check("hip runtime", OK, runtime)
+    for name, library in (("hip runtime", "libamdhip64"), ("cuda driver", "libcuda.so")):
+        if runtime := _loaded(library):
+            yield Check(name, OK, runtime)
     for device in devices:
         memory = device.memory_bytes / (1 << 30)
         text = f"{device.name}, {device.target}, {device.compute_units} compute units, "
-        yield Check(f"gpu {device.index}", OK, f"{text}{memory:.0f} GiB")
+        name = "gpu" if device.kind == "hip" else "cuda gpu"
+        yield Check(f"{name} {device.index}", OK, f"{text}{memory:.0f} GiB")
     if not devices:
-        yield Check("gpus", WARN, "none; kernels for AMD GPUs cannot run here", why)
+        yield Check("gpus", WARN, "none; kernels for GPUs cannot run here", why)
 
 
 def _loaded(library: str) -> str:

@@ -10,8 +10,6 @@
 
 namespace ckdisp::tile {
 
-inline constexpr int kMaxDevices = 64;
-
 // What the object of one kernel holds: see embed.S.
 struct Code {
   const unsigned char* image;

@@ -1,4 +1,4 @@
-// The HIP runtime as the rest of ckdisp uses it: every call checked, the devices looked up once.
+// The devices of all runtimes as the rest of ckdisp uses them: looked up once, by number.
 #pragma once
 
 #include <ckdisp/abi.hpp>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "../device/hip_api.hpp"
+#include "gpu_runtime.hpp"
 
 namespace ckdisp::detail {
 
@@ -19,23 +19,25 @@ struct DeviceRecord {
 
 struct DeviceList {
   std::vector<DeviceRecord> devices;
-  const char* what;  // "no HIP runtime", "no device" or the like; empty when there are devices
+  std::string what;  // "no HIP runtime", "no device" or the like; empty when there are devices
   std::string why;   // the same at length, with what to do
 };
 
-// What is here. Asks HIP until there are devices, which then stay the same.
-DeviceList device_list();
+// What is here of one kind. Asks the runtime until there are devices, which then stay the same.
+DeviceList device_list(DeviceKind kind);
+// The same of all `kinds`.
+DeviceList device_list(const std::vector<DeviceKind>& kinds);
 // Throws DeviceError when the device is not here.
-const DeviceRecord& device_record(int index);
-// "device 0 is gfx942, device 1 is gfx942".
+const DeviceRecord& device_record(int device);
+// "device 0 is gfx942, CUDA device 0 is sm_90a".
 std::string listing(const std::vector<DeviceRecord>& devices);
 
-// The runtime's functions; throws DeviceError when there is no runtime, or none after a fork.
-const hip::Api& hip_runtime();
+// The runtime of a kind; throws DeviceError when there is none, or none after a fork.
+const GpuRuntime& runtime_of(DeviceKind kind);
+// That of the kind of a device.
+const GpuRuntime& runtime_of(int device);
 // The same for destructors: null instead.
-const hip::Api* live_runtime() noexcept;
-// Throws DeviceError when `error` is one; `call` says what failed ("hipFree", or more words).
-void check_hip(const hip::Api& api, int error, const std::string& call);
+const GpuRuntime* live_runtime(int device) noexcept;
 
 // Makes a device current in this thread for as long as the object lives.
 class CurrentDevice {
@@ -45,11 +47,12 @@ class CurrentDevice {
   CurrentDevice(const CurrentDevice&) = delete;
   CurrentDevice& operator=(const CurrentDevice&) = delete;
 
-  const hip::Api& api() const { return api_; }
+  const GpuRuntime* operator->() const { return &runtime_; }
 
  private:
-  const hip::Api& api_;
-  int before_ = -1;  // what to go back to; -1 when nothing changed
+  const GpuRuntime& runtime_;
+  void* before_ = nullptr;  // what to go back to
+  bool changed_ = false;
 };
 
 // Whether code built for `features` (null, or ":xnack-:sramecc+") runs on `target`, an arch with
