@@ -94,6 +94,36 @@ def test_without_gradients(ops: Any) -> None:
     )
 
 
+FORWARD: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "linear": (lambda ops, t: ops.linear(t, torch.ones(3, 8)), (4, 8)),
+    "weights": (lambda ops, t: ops.linear(torch.ones(4, 8), t), (3, 8)),
+    "conv": (lambda ops, t: ops.conv(t, torch.ones(3, 2, 1, 1)), (1, 2, 4, 4)),
+    "sdpa": (lambda ops, t: ops.scaled_dot_product_attention(t, t, t), (2, 4, 8)),
+    "attention": (lambda ops, t: ops.attention(t, t, t, return_lse=True), (1, 2, 4, 8)),
+    "bias": (lambda ops, t: ops.attention(*[torch.ones(1, 2, 4, 8)] * 3, bias=t), (1, 2, 4, 4)),
+    "gemm": (lambda ops, t: torch.ops.ckdisp.gemm(t, t.t()), (4, 8)),
+}
+
+
+# PyTorch scripts its decompositions for forward mode.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("gradient", [False, True])
+def test_forward_mode_is_refused(ops: Any, name: str, gradient: bool) -> None:
+    function, shape = FORWARD[name]
+    t = torch.ones(shape, requires_grad=gradient)
+    text = "has no forward-mode derivative.*use reverse mode"
+    with (
+        pytest.raises(ckdisp.UnsupportedProblem, match=text),
+        torch.autograd.forward_ad.dual_level(),
+    ):
+        function(ops, torch.autograd.forward_ad.make_dual(t, torch.ones(shape)))
+    with pytest.raises(ckdisp.UnsupportedProblem, match=text):
+        torch.func.jvp(lambda t: function(ops, t), (t,), (torch.ones(shape),))
+    with pytest.raises(ckdisp.UnsupportedProblem, match=text):
+        torch.func.jacfwd(lambda t: function(ops, t))(t)
+
+
 def test_checkpointing_draws_the_same(ops: Any) -> None:
     from torch.utils.checkpoint import checkpoint
 

@@ -6,13 +6,38 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
-from ..codegen.errors import DeviceError, InvalidArgument
+from ..codegen.errors import DeviceError, InvalidArgument, UnsupportedProblem
 
 Tensor = Any  # torch.Tensor; the type checker does without PyTorch
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
-library = torch.library.Library("ckdisp", "DEF")
+
+class _Library(torch.library.Library):  # type: ignore[misc]
+    """Operators that refuse forward-mode AD, to which PyTorch would give tangents of zero."""
+
+    def impl(self, op_name: Any, fn: Any, dispatch_key: str = "", **how: Any) -> Any:
+        if dispatch_key != "Autograd":
+            return super().impl(op_name, fn, dispatch_key, **how)
+
+        def checked(keyset: Any, *args: Any, **options: Any) -> Any:
+            if forward_ad._current_level >= 0 and any(map(_has_tangent, args)):
+                raise UnsupportedProblem(
+                    f"ckdisp::{op_name} has no forward-mode derivative (torch.func.jvp, jacfwd, "
+                    "dual numbers); use reverse mode (backward, torch.autograd.grad), or the "
+                    "function of torch.nn.functional"
+                )
+            return fn(keyset, *args, **options)
+
+        return super().impl(op_name, checked, dispatch_key, **how)
+
+
+def _has_tangent(t: Any) -> bool:
+    return isinstance(t, torch.Tensor) and forward_ad.unpack_dual(t).tangent is not None
+
+
+library = _Library("ckdisp", "DEF")
 
 
 def define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
@@ -46,6 +71,17 @@ def autocast(name: str, count: int) -> None:
             return op(*cast, *args[count:], **how)
 
     library.impl(name, kernel, "AutocastCPU")
+
+
+def to_dtype(mask: Tensor, dtype: Any) -> Tensor:
+    """A mask of numbers in ``dtype``, in which those that are finite stay so.
+
+    What is filled with the smallest number of fp32 must not become -infinity, which hides keys.
+    """
+    limits = torch.finfo(dtype)
+    if torch.finfo(mask.dtype).max > limits.max:
+        mask = torch.where(mask.isinf(), mask, mask.clamp(limits.min, limits.max))
+    return mask.to(dtype)
 
 
 def check_dtype(t: Tensor, name: str) -> None:
@@ -93,4 +129,5 @@ __all__ = [
     "define",
     "differentiate",
     "library",
+    "to_dtype",
 ]
