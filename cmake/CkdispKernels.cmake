@@ -116,6 +116,22 @@ function(ckdisp_write_cpp_view directory)
   _ckdisp_run_generator(cpp-view --out "${directory}")
 endfunction()
 
+# Set `out` to the CPU levels that the arguments name: names of levels, `cpu` or `native`.
+function(ckdisp_cpu_levels out)
+  get_property(codegen GLOBAL PROPERTY CKDISP_CODEGEN_DIR)
+  _ckdisp_find_python(python)
+  execute_process(
+    COMMAND "${python}" "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/ckdisp_codegen.py" "${codegen}"
+            cpu-levels ${ARGN}
+    RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE error)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "ckdisp: CKDISP_CPU_LEVELS: ${error}")
+  endif()
+  string(STRIP "${text}" text)
+  string(REPLACE "\n" ";" text "${text}")
+  set(${out} "${text}" PARENT_SCOPE)
+endfunction()
+
 # A ninja for the generated graph. The one of the Python package is new enough to share the job
 # slots of a `make -j`.
 function(_ckdisp_find_ninja out)

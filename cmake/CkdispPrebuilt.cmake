@@ -1,11 +1,15 @@
 # The CPU kernel libraries inside a wheel, one for each CPU level; the runtime picks one by what the
-# CPU reports.
+# CPU reports. CKDISP_CPU_LEVELS names the levels: all, native (the best of this machine), or some.
 
 include(CheckCXXCompilerFlag)
 
-set(levels generic)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  list(APPEND levels x86-64-v3 x86-64-v4 x86-64-v4-bf16 x86-64-v4-amx)
+if(CKDISP_CPU_LEVELS STREQUAL "all")
+  set(levels generic)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    list(APPEND levels x86-64-v3 x86-64-v4 x86-64-v4-bf16 x86-64-v4-amx)
+  endif()
+else()
+  ckdisp_cpu_levels(levels ${CKDISP_CPU_LEVELS})
 endif()
 
 # What the arch table says the compiler needs for a level.

@@ -172,6 +172,13 @@ def _list_inputs(options: argparse.Namespace) -> None:
         print(os.path.abspath(spec))
 
 
+def _cpu_levels(options: argparse.Namespace) -> None:
+    for name in resolve_archs(options.level):
+        if arches()[name].is_gpu:
+            raise InvalidKey(f"{name} is a GPU; name CPU levels, or native")
+        print(name)
+
+
 def _cpp_view(options: argparse.Namespace) -> None:
     from .emit.cpp_view import write_cpp_view
 
@@ -224,6 +231,10 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("list-inputs", help="print the files that generate depends on")
     command.set_defaults(run=_list_inputs)
     command.add_argument("--spec", action="append", default=[], help="a spec, printed too")
+
+    command = commands.add_parser("cpu-levels", help="print the CPU levels that the words name")
+    command.set_defaults(run=_cpu_levels)
+    command.add_argument("level", nargs="+", help="a level, cpu (all) or native (the best here)")
 
     command = commands.add_parser("cpp-view", help="write the generated C++ headers")
     command.set_defaults(run=_cpp_view)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from installed import needs_prebuilt, package_file
+from installed import needs_prebuilt, prebuilt
 from kernel_check import check_kernel
 
 import ckdisp
@@ -16,12 +16,6 @@ from ckdisp.codegen.enums import ELEMENTWISE
 
 LEVELS = [level for level in ckdisp.host_arches() if not ckdisp.arch(level).is_gpu]
 FUSED = [v for v in ELEMENTWISE.values if v != "passthrough"]
-
-
-def prebuilt(level: str) -> Path:
-    library = package_file(f"prebuilt/libckdisp_cpu_{level}.so")
-    assert library is not None
-    return library
 
 
 @needs_prebuilt

@@ -110,3 +110,18 @@ def test_the_package_is_rebuilt_when_a_source_changes(venv: ModuleType, tmp_path
     assert venv.source_digest() == first
     (tmp_path / "README.md").write_text("changed")
     assert venv.source_digest() != first
+
+
+@pytest.mark.parametrize(("ci", "levels"), [("", "native"), ("true", "all")])
+def test_only_ci_builds_kernels_for_other_machines(
+    venv: ModuleType, monkeypatch: pytest.MonkeyPatch, ci: str, levels: str
+) -> None:
+    commands: list[tuple[object, ...]] = []
+    monkeypatch.setattr(venv, "run", lambda *command: commands.append(command))
+    monkeypatch.setattr(venv, "source_digest", lambda: "")
+    monkeypatch.setenv("CI", ci)
+    venv.install_package()
+    (command,) = commands
+    assert f"--config-settings=cmake.define.CKDISP_CPU_LEVELS={levels}" in command
+    venv.install_package()
+    assert len(commands) == 1

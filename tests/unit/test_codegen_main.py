@@ -91,6 +91,17 @@ def test_inputs_are_all_files_of_the_generator(
     assert {"arches.json", "reasons.json", "unit.cpp.j2", "generate.py", "rules.py"} <= names
 
 
+def test_cpu_levels(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("CKDISP_CPU_LEVEL", "x86-64-v3")
+    assert main(["cpu-levels", "native", "generic"]) == 0
+    assert capsys.readouterr().out.split() == ["x86-64-v3", "generic"]
+    assert main(["cpu-levels", "cpu"]) == 0
+    assert {"generic", "x86-64-v4-amx"} <= set(capsys.readouterr().out.split())
+    for word, text in (("gfx942", "gfx942 is a GPU"), ("x86-64-v9", "unknown arch 'x86-64-v9'")):
+        assert main(["cpu-levels", word]) == 2
+        assert text in capsys.readouterr().err
+
+
 def test_cpp_view(tmp_path: Path) -> None:
     assert main(["cpp-view", "--out", str(tmp_path)]) == 0
     for name, text in cpp_view().items():
