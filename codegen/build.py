@@ -5,71 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from .emit.manifest import read_manifest
 from .errors import BuildError
+from .failures import STATUS, failure_error, parse_failures
 from .jobs import cpus, job_count, memory_mb
 from .toolchain import which
 
 Progress = Callable[[int, int, str], None]
 
-_STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
-_ERROR = re.compile(
-    r"\b(error|undefined reference|undefined symbol|multiple definition)\b[: ]", re.I
-)
-_UNIT = re.compile(r"\bunits/(\w+)\.(?:cpp|hip):")
 # What clang says of a precompiled header that another clang made, or from other files.
 _UNFIT_HEADER = re.compile(r"precompiled (?:file|header)|PCH file|AST file")
-
-
-@dataclass(frozen=True)
-class Failure:
-    """One command of a build that failed."""
-
-    target: str
-    command: str
-    output: str
-
-    @property
-    def kernel(self) -> str:
-        """The kernel, or the file, whose command failed; one object may hold several kernels."""
-        named = _UNIT.search(self.output) if self.target.endswith(".o") else None
-        return named[1] if named is not None else Path(self.target).stem
-
-    @property
-    def first_error(self) -> str:
-        """The line of the output that says what is wrong."""
-        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
-        found = next((line for line in lines if _ERROR.search(line)), None)
-        return found or (lines[0] if lines else "the command printed nothing")
-
-
-def failure_error(folder: Path, failures: Sequence[Failure], output: str = "") -> BuildError:
-    """The error for ``failures``: kernel, first error line, command to repeat it, all output.
-
-    ``output`` is what ninja printed, for when it failed before it ran any command.
-    """
-    if not failures:
-        return BuildError(f"the build in {folder} failed: {output.strip()}")
-    first = failures[0]
-    suffix = Path(first.target).suffix
-    step = {".o": "compilation", ".pch": "compilation", ".ninja": "generation"}.get(suffix, "link")
-    parts = [
-        f"{step} of {first.kernel} failed: {first.first_error}",
-        f"repeat it with: cd {shlex.quote(str(folder))} && {first.command}",
-    ]
-    parts += [f"also failed: {f.kernel}: {f.first_error}" for f in failures[1:]]
-    if first.output.strip() and first.output.strip() != first.first_error:
-        parts.append(f"its output:\n{first.output.rstrip()}")
-    return BuildError("\n".join(parts))
 
 
 def find_ninja() -> str:
@@ -215,7 +167,7 @@ def _run_ninja(
         subprocess.Popen(
             command,
             cwd=folder,
-            env={**os.environ, "NINJA_STATUS": "[%f/%t] "},
+            env={**os.environ, "NINJASTATUS": "[%f/%t] "},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -245,7 +197,7 @@ def _run_ninja(
     if process.returncode != 0:
         raise failure_error(folder, parse_failures(lines), "\n".join(lines))
     for line in lines:
-        if not _STATUS.fullmatch(line) and not line.startswith("ninja: "):
+        if not STATUS.fullmatch(line) and not line.startswith("ninja: "):
             print(line, file=sys.stderr)
 
 
@@ -254,7 +206,7 @@ def _follow(process: subprocess.Popen[str], lines: list[str], progress: Progress
     assert process.stdout is not None
     for line in process.stdout:
         lines.append(line.rstrip("\n"))
-        status = _STATUS.fullmatch(lines[-1])
+        status = STATUS.fullmatch(lines[-1])
         if status is not None and progress is not None:
             progress(int(status[1]), int(status[2]), _what(status[3]))
     process.wait()
@@ -276,20 +228,3 @@ def _what(description: str) -> str:
     """``compile units/NAME.cpp`` -> ``NAME``."""
     verb, _, path = description.partition(" ")
     return Path(path).stem if verb == "compile" and " " not in path else description
-
-
-def parse_failures(lines: Sequence[str]) -> list[Failure]:
-    """The failed commands in the output of ninja."""
-    failures = []
-    for i, line in enumerate(lines):
-        if not line.startswith("FAILED: "):
-            continue
-        end = next((j for j in range(i + 2, len(lines)) if _ends(lines[j])), len(lines))
-        target = re.sub(r"^\[code=-?\d+\] ", "", line.removeprefix("FAILED: ")).strip()
-        command = lines[i + 1] if i + 1 < len(lines) else ""
-        failures.append(Failure(target, command, "\n".join(lines[i + 2 : end])))
-    return failures
-
-
-def _ends(line: str) -> bool:
-    return _STATUS.fullmatch(line) is not None or line.startswith(("FAILED: ", "ninja: "))

@@ -14,7 +14,9 @@ MOST_KERNELS = 100_000
 
 
 def checked_keys(kernels: Iterable[KernelKey]) -> list[tuple[str, KernelKey]]:
-    """(canonical name, key) of every kernel, in order, without repeats.
+    """(canonical name, key) of every kernel, sorted by name, without repeats.
+
+    The order in which a set was declared decides nothing: equal sets make equal files.
 
     :class:`InvalidKey` lists the first keys that break a rule, with rule and reason, or says that
     there are more than :data:`MOST_KERNELS`.
@@ -32,7 +34,7 @@ def checked_keys(kernels: Iterable[KernelKey]) -> list[tuple[str, KernelKey]]:
     if broken:
         count = f"{len(broken)} of {len(keys)} kernels"
         raise InvalidKey(f"{count} break a rule and cannot be built:\n{_lines(broken)}")
-    return list(keys.items())
+    return sorted(keys.items())
 
 
 def check_features(keys: Sequence[tuple[str, KernelKey]], features: Collection[str]) -> None:

@@ -21,7 +21,9 @@ class KernelSet:
 
     Sets are values: every operation gives a new set. Counting never enumerates. Union keeps the
     order of the left side and adds what is new on the right. Two sets are equal if they hold the
-    same keys, in any order.
+    same keys, in any order, and equal sets build the same library. They have no hash, since equal
+    sets may be declared in different ways; a ``frozenset`` of the keys has one. Sets can be copied
+    and pickled, with their order; the declarations in them stay declarations.
     """
 
     def __init__(self, keys: Iterable[KernelKey] = (), *, _parts: tuple[Part, ...] = ()) -> None:
@@ -226,11 +228,12 @@ class KernelSet:
         return isinstance(key, KernelKey) and any(key in part for part in self._parts)
 
     def __eq__(self, other: object) -> bool:
+        """Whether both hold the same keys; :class:`InvalidKey` for sets too large to compare."""
         if not isinstance(other, KernelSet):
             return NotImplemented
         return len(self) == len(other) and not self._without(other)
 
-    __hash__ = None  # type: ignore[assignment]  # equal sets may be declared in different ways
+    __hash__ = None  # type: ignore[assignment]
 
     def __or__(self, other: KernelSet) -> Self:
         return self._from_parts((*self._parts, *other._parts))

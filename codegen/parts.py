@@ -11,6 +11,7 @@ import numpy as np
 
 from .columns import Array, Columns, from_keys
 from .errors import InvalidKey
+from .factor import Axis
 from .key import KernelKey
 from .names import names_of
 from .ops import op as find_op
@@ -107,6 +108,9 @@ class KeyList:
             for companion in _companions(key_class, from_keys(key_class, keys))
         ]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KeyList, (self._keys, self.declaration)
+
 
 class SpacePart:
     """A whole space, or the keys of a space at ``positions`` (ascending)."""
@@ -190,8 +194,34 @@ class SpacePart:
     def columns(self, positions: Array) -> dict[str, Array]:
         return self.space.columns(self._in_space(positions))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rules are functions and cannot be pickled: a declaration is made again, or rows stay."""
+        if self.declaration is not None:
+            return _declared, (self.declaration, len(self))
+        columns = self.columns(np.arange(len(self)))
+        rows = np.stack([np.broadcast_to(c, len(self)) for c in columns.values()], axis=1)
+        return _from_rows, (self.space.key_class, tuple(columns), rows)
+
     def _in_space(self, positions: Array) -> Array:
         return positions if self.positions is None else self.positions[positions]
+
+
+def _declared(declaration: Declaration, count: int) -> Part:
+    """The part that a pickled ``declaration`` of ``count`` keys declares."""
+    from .spec import parse_spec  # it makes parts
+
+    document = {"ckdisp": 1, "sets": [declaration.entry]}
+    part = parse_spec(document, None, None)[declaration.index]
+    if len(part) != count:
+        raise InvalidKey(
+            f"a pickled set of {count} keys, {dict(declaration.entry)}, has {len(part)} in this "
+            "version of ckdisp; declare it again, or keep sets with to_json(expand=True)"
+        )
+    return part
+
+
+def _from_rows(key_class: type[KernelKey], columns: tuple[str, ...], rows: Array) -> SpacePart:
+    return SpacePart(Space(key_class, [Axis(columns, rows)], ()))
 
 
 def remove(part: Part, other: Part) -> Part:

@@ -40,12 +40,12 @@ def is_ours(path: Path) -> bool:
 def check_folder(folder: Path, files: Iterable[str]) -> None:
     """:class:`BuildError` if writing ``files`` in ``folder`` would damage something."""
     for parent in (folder, *folder.parents):
-        if parent.exists():
+        if os.path.exists(parent):  # also for what no file system takes
             if not parent.is_dir():
                 raise BuildError(f"cannot generate into {folder}: {parent} is a file, not a folder")
             break
     for name in _PROJECT_FILES:
-        if (folder / name).exists():
+        if os.path.exists(folder / name):
             raise BuildError(
                 f"cannot generate into {folder}: it holds {name}, so it is a source tree; "
                 "choose a folder of its own, for instance below the build folder"

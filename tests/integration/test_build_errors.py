@@ -16,8 +16,9 @@ from filelock import FileLock
 from stub_kernels import FakeCompiler, kernel_count, keys, write_headers
 
 from ckdisp.codegen import build as build_module
-from ckdisp.codegen.build import Failure, build, find_ninja, parse_failures
+from ckdisp.codegen.build import build, find_ninja
 from ckdisp.codegen.errors import BuildError
+from ckdisp.codegen.failures import Failure, parse_failures
 from ckdisp.codegen.generate import generate
 from ckdisp.codegen.toolchain import Toolchain
 

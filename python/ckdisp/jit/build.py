@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ from ..codegen.steps import Step, is_local
 from ..codegen.toolchain import Toolchain
 from ..codegen.version import ABI_VERSION
 from . import location
-from .compile import compile_on
+from .compile import compile_on, require_outputs
 from .compilers import Compilers
 from .digest import digest
 from .failed import keep_failed
@@ -53,11 +54,23 @@ class Options:
 
 def build_library(kernels: Iterable[KernelKey], options: Options) -> Path:
     """The path of a library with ``kernels``, from the cache or built now."""
+    root = location.cache_dir(options.cache_dir)
+    try:
+        return _build_library(root, kernels, options)
+    except OSError as error:  # whatever the file system refuses is told as an error of ckdisp
+        raise BuildError(
+            f"building in the kernel cache {root} failed: {error.strerror or error}"
+            f"{f' ({error.filename})' if error.filename else ''}; set {location.VARIABLE} to "
+            "another folder"
+        ) from error
+
+
+def _build_library(root: Path, kernels: Iterable[KernelKey], options: Options) -> Path:
     check_group(options.group)
     keys = checked_keys(kernels)
     if not keys:
         raise InvalidKey("the kernel set is empty, so there is nothing to build; widen it")
-    store = Store(location.cache_dir(options.cache_dir))
+    store = Store(root)
     compilers = Compilers(keys, options.toolchain, options.hip)
     with among_threads("compiler"):  # ask a compiler once, not once for each thread
         job = _Job(store, keys, compilers, options)
@@ -169,7 +182,7 @@ class _Job:
                 with reporting(options.progress, kernels, len(tree.units) - kernels) as progress:
                     self._compile(staging, tree, missing, options, progress)
             except BuildError as error:
-                self._publish_steps(staging, _finished(staging, missing))
+                self._publish_finished(staging, missing)
                 raise keep_failed(self.store, staging, self.library_key, error) from None
             read = self._publish_steps(staging, missing)
             return self._publish_library(staging, tree, cached, read)
@@ -210,27 +223,42 @@ class _Job:
             timeout=options.timeout,
             keep_depfiles=True,
         )
+        require_outputs(staging.folder, missing)
 
     def _publish_steps(self, staging: Staging, steps: Iterable[Step]) -> list[Listing]:
         """Publish what ``steps`` made; returns the headers they and the registration read."""
         read = [self.headers.listing(_depfile(staging, f"{LIBRARY_OBJECT}.d"), "cxx")]
         for step in steps:
-            paths = _depfile(staging, step.depfile)
-            paths += [need for need in step.rule.needs if not is_local(need)]
-            listing = self.headers.listing(paths, step.rule.compiler)
-            kind, key = self._address(step)
-            self.store.publish(
-                staging,
-                kind,
-                key,
-                staging.folder / step.output,
-                label=step.name,
-                context=self.contexts[step.rule.name],
-                headers=listing,
-            )
+            _, listing = self._publish_step(staging, step)
             if step.rule.makes_object:
                 read.append(listing)
         return read
+
+    def _publish_finished(self, staging: Staging, steps: Sequence[Step]) -> None:
+        """Publish what was done before a failure; links to it take its place in the folder."""
+        for step in _finished(staging, steps):
+            made = staging.folder / step.output
+            published, _ = self._publish_step(staging, step)
+            if published != made:
+                with contextlib.suppress(OSError):
+                    made.unlink()
+                    made.symlink_to(published)
+
+    def _publish_step(self, staging: Staging, step: Step) -> tuple[Path, Listing]:
+        paths = _depfile(staging, step.depfile)
+        paths += [need for need in step.rule.needs if not is_local(need)]
+        listing = self.headers.listing(paths, step.rule.compiler)
+        kind, key = self._address(step)
+        published = self.store.publish(
+            staging,
+            kind,
+            key,
+            staging.folder / step.output,
+            label=step.name,
+            context=self.contexts[step.rule.name],
+            headers=listing,
+        )
+        return published, listing
 
     def _publish_library(
         self, staging: Staging, tree: Tree, cached: Mapping[str, Path], read: list[Listing]
@@ -271,13 +299,13 @@ def _silent(done: int, total: int, what: str) -> None:
 
 
 def _finished(staging: Staging, steps: Sequence[Step]) -> list[Step]:
-    """The steps that ninja did to the end before another one failed."""
+    """The steps that ninja did to the end, with a result, before another one failed."""
     try:
         log = (staging.folder / ".ninja_log").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
     done = {line.split("\t")[3] for line in log.splitlines() if line.count("\t") >= 4}
-    return [s for s in steps if s.output in done]
+    return [s for s in steps if s.output in done and (staging.folder / s.output).is_file()]
 
 
 def _platform() -> str:

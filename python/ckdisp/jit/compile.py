@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future, as_completed
 from pathlib import Path
 
-from ..codegen.build import Failure, Progress, failure_error
+from ..codegen.build import Progress
+from ..codegen.errors import BuildError
+from ..codegen.failures import Failure, failure_error, unwritten_error
 from ..codegen.steps import Step
 
 
@@ -51,6 +53,14 @@ def _run(command: list[str], folder: str, timeout: float | None) -> tuple[int, s
     return process.returncode, output
 
 
+def require_outputs(folder: Path, steps: Sequence[Step]) -> None:
+    """:class:`BuildError` if a step that ended well has not written its output."""
+    for step in steps:
+        if not (folder / step.output).is_file():
+            command = shlex.join(step.rule.commands[0].words)
+            raise BuildError(unwritten_error(step.name, step.output, command))
+
+
 def compile_on(
     executor: Executor,
     folder: Path,
@@ -81,6 +91,7 @@ def compile_on(
                 if code != 0:
                     failure = Failure(step.output, shlex.join(command), output)
                     raise failure_error(folder, [failure])
+                require_outputs(folder, [step])
                 done += 1
                 progress(done, len(steps), step.name)
         finally:

@@ -9,6 +9,8 @@ from pathlib import Path
 from ..codegen.errors import BuildError
 
 VARIABLE = "CKDISP_CACHE_DIR"
+# Of the 4095 bytes of a path, what lies below the folder needs some: two digests and a file name.
+_MAX_PATH = 4095 - 500
 
 
 def cache_dir(path: str | os.PathLike[str] | None = None) -> Path:
@@ -21,9 +23,7 @@ def cache_dir(path: str | os.PathLike[str] | None = None) -> Path:
     if not text.strip():
         if path is not None:
             raise BuildError("cache_dir is empty; give a folder, or None for the default")
-        from platformdirs import user_cache_dir
-
-        return Path(user_cache_dir("ckdisp", appauthor=False))
+        return _default()
     if text.startswith(os.pathsep) or text.endswith(os.pathsep):
         raise BuildError(
             f"{origin}={text!r} looks like a list of folders; it must name one folder, "
@@ -31,7 +31,37 @@ def cache_dir(path: str | os.PathLike[str] | None = None) -> Path:
         )
     if "\n" in text or "\0" in text:
         raise BuildError(f"{origin}={text!r} holds a line break or a zero byte; choose another")
-    return Path(os.path.abspath(os.path.expanduser(text)))
+    expanded = os.path.expanduser(text)
+    if expanded.startswith("~"):
+        raise BuildError(
+            f"{origin}={text!r}: the home folder is not known, or there is no such user; give a "
+            "path without '~'"
+        )
+    folder = Path(os.path.abspath(expanded))
+    length = len(os.fsencode(folder))
+    if length > _MAX_PATH:
+        raise BuildError(
+            f"the path of the kernel cache has {length} bytes, and the system takes no longer path "
+            f"than 4096 with what lies below it; set {VARIABLE} to one of at most {_MAX_PATH}"
+        )
+    return folder
+
+
+def _default() -> Path:
+    """The user's cache folder."""
+    from platformdirs import user_cache_dir
+
+    try:
+        folder = Path(user_cache_dir("ckdisp", appauthor=False))
+    except (RuntimeError, KeyError, OSError):  # no HOME, and no entry for the user id either
+        folder = Path("~")
+    if not folder.is_absolute():
+        raise BuildError(
+            f"there is no place for the kernel cache: HOME ({os.environ.get('HOME', 'not set')}) "
+            "names no folder, and the user has no other home; set "
+            f"{VARIABLE} to a folder of your own"
+        )
+    return folder
 
 
 def check_trust(folder: Path) -> None:
