@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import amd
 import pytest
 from on_gpu import OnGpu
@@ -17,7 +20,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kernel cache of all tests that name no other, in all processes of the run.
+
+    What one test compiled the next one finds, and the cache of the user is left alone.
+    """
+    folder = amd.kernel_cache(tmp_path_factory.getbasetemp())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CKDISP_CACHE_DIR", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="session")
-def on_gpu(tmp_path_factory: pytest.TempPathFactory) -> OnGpu:
+def on_gpu(kernel_cache: Path) -> OnGpu:
     """Runs functions on an AMD GPU, emulated or real."""
-    return OnGpu(amd.kernel_cache(tmp_path_factory.getbasetemp()))
+    return OnGpu(kernel_cache)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import cpu_kernels
+
 import ckdisp
 
 LEVEL = ckdisp.host_arches()[0]
@@ -24,8 +26,8 @@ def declared(family: str, dtype: str) -> ckdisp.KernelSet:
     return kernels | small(family, dtype) if family in BLOCKED else kernels
 
 
-def build(folder: Path) -> list[ckdisp.Dispatcher]:
-    """For one thread and for three."""
+def all_kernels() -> ckdisp.KernelSet:
+    """What the tests of values run."""
     kernels = ckdisp.KernelSet()
     for family in (*FORWARD, *BACKWARD, "splitkv_combine", "appendkv"):
         kernels |= declared(family, "fp32")
@@ -45,7 +47,12 @@ def build(folder: Path) -> list[ckdisp.Dispatcher]:
         for family in families:
             where = {"dtype": [dtype]}
             kernels |= ckdisp.KernelSet.sweep(f"fmha.{family}", arch=LEVEL, where=where)
-    registry = kernels.build(cache_dir=folder, progress=False)
+    return kernels
+
+
+def build(folder: Path) -> list[ckdisp.Dispatcher]:
+    """For one thread and for three."""
+    registry = cpu_kernels.build(all_kernels(), folder)
     return [ckdisp.Dispatcher(registry, num_threads=n) for n in (1, 3)]
 
 

@@ -17,6 +17,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 @pytest.fixture(scope="session")
-def dispatchers(tmp_path_factory: pytest.TempPathFactory) -> list[ckdisp.Dispatcher]:
+def dispatchers(kernel_cache: Path) -> list[ckdisp.Dispatcher]:
     """Of attention kernels for the CPU; tests that use them name the xdist group ``cpu_fmha``."""
-    return fmha_kernels.build(tmp_path_factory.mktemp("cpu_fmha"))
+    return fmha_kernels.build(kernel_cache)

@@ -34,14 +34,13 @@ pytestmark = pytest.mark.xdist_group("amd_matrix")
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def libraries(kernel_cache: Path) -> dict[str, Path]:
     """Arch -> the library with its kernels."""
     hip = amd.toolchain()
-    cache = amd.kernel_cache(tmp_path_factory.getbasetemp())
     return {
         name: build_library(
             [key for key in matrix() if key.arch == name],
-            Options(jobs=2, progress=False, hip=hip, cache_dir=cache, group="tile"),
+            Options(jobs=2, progress=False, hip=hip, cache_dir=kernel_cache, group="tile"),
         )
         for name in ARCHS
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from pathlib import Path
 
 import amd
 import pytest
@@ -32,13 +33,10 @@ _SEED = 2
     ("arch", "operation"),
     [(ARCHS[(_SEED + 2 * i) % len(ARCHS)], name) for i, name in enumerate(OPS)],
 )
-def test_a_random_key_compiles(
-    arch: str, operation: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_random_key_compiles(arch: str, operation: str, kernel_cache: Path) -> None:
     hip = amd.toolchain()
-    cache = amd.kernel_cache(tmp_path_factory.getbasetemp())
     (key,) = draw(arch, operation, 1, _SEED, hip.features(), steps=16)
-    library = build_library([key], Options(jobs=1, progress=False, hip=hip, cache_dir=cache))
+    library = build_library([key], Options(jobs=1, progress=False, hip=hip, cache_dir=kernel_cache))
     problems = [problem for problem in check_object(library, key) if problem.kind not in SLOW]
     assert [str(problem) for problem in problems] == []
     registry = Registry("sample")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import conv_cases
+import cpu_kernels
 import numpy as np
 import pytest
 from conv_check import Case, check_kernel, make_case
@@ -36,17 +38,33 @@ def declared(direction: str, dtype: str, rank: int) -> ckdisp.KernelSet:
     return found.filter(lambda k: k.specialization == "default")
 
 
-@pytest.fixture(scope="module")
-def dispatchers(tmp_path_factory: pytest.TempPathFactory) -> list[ckdisp.Dispatcher]:
-    """For one thread and for three."""
+def all_kernels() -> ckdisp.KernelSet:
     kernels = ckdisp.KernelSet()
     for direction in DIRECTIONS:
         for rank in RANKS:
             kernels |= declared(direction, "fp32", rank)
     for dtype, direction, rank in OTHERS:
         kernels |= declared(direction, dtype, rank)
-    registry = kernels.build(cache_dir=tmp_path_factory.mktemp("jit"), progress=False)
+    return kernels
+
+
+@pytest.fixture(scope="module")
+def dispatchers(kernel_cache: Path) -> list[ckdisp.Dispatcher]:
+    """For one thread and for three."""
+    registry = cpu_kernels.build(all_kernels(), kernel_cache)
     return [ckdisp.Dispatcher(registry, num_threads=n) for n in (1, 3)]
+
+
+def test_objects_hold_one_kernel_and_nothing_shared(
+    dispatchers: list[ckdisp.Dispatcher], kernel_cache: Path
+) -> None:
+    compiled = cpu_kernels.without_prebuilt(all_kernels())
+    assert {(k.family, k.pipeline) for k in compiled} == {
+        (f"conv.{direction}", pipeline)
+        for direction in DIRECTIONS
+        for pipeline in ("packed", "direct")
+    }
+    cpu_kernels.check_objects(compiled, kernel_cache)
 
 
 def random_case(draw: random.Random, rank: int, dtype: str) -> Case:

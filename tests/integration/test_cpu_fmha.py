@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
+import cpu_kernels
+import fmha_kernels
 import numpy as np
 import pytest
 from fmha_calls import calls_of_all_families
@@ -16,6 +19,15 @@ from ckdisp.reference import attention_bwd, attention_fwd
 
 # The kernels are built once, see the fixture.
 pytestmark = pytest.mark.xdist_group("cpu_fmha")
+
+
+def test_objects_hold_one_kernel_and_nothing_shared(
+    dispatchers: list[ckdisp.Dispatcher], kernel_cache: Path
+) -> None:
+    compiled = cpu_kernels.without_prebuilt(fmha_kernels.all_kernels())
+    families = {kernel.key.family for kernel in dispatchers[0].registry}
+    assert {key.family for key in compiled} == families
+    cpu_kernels.check_objects(compiled, kernel_cache)
 
 
 def laid_out(case: Case, layout: str) -> list[Any]:

@@ -19,16 +19,16 @@ def test_gemm(tmp_path: Path) -> None:
     assert len(list((tmp_path / "libraries").rglob("*.so"))) == 1
 
 
-def test_conv(tmp_path: Path) -> None:
-    text = run(sys.executable, EXAMPLES / "conv.py", CKDISP_CACHE_DIR=str(tmp_path)).ok().text
+def test_conv(kernel_cache: Path) -> None:
+    text = run(sys.executable, EXAMPLES / "conv.py", CKDISP_CACHE_DIR=str(kernel_cache)).ok().text
     assert "a depthwise layer runs conv_fwd_cpu_" in text
     assert "_direct_" in text
 
 
-def test_torch_attention(tmp_path: Path) -> None:
+def test_torch_attention(kernel_cache: Path) -> None:
     pytest.importorskip("torch")
     example = EXAMPLES / "torch_attention.py"
-    text = run(sys.executable, example, CKDISP_CACHE_DIR=str(tmp_path)).ok().text
+    text = run(sys.executable, example, CKDISP_CACHE_DIR=str(kernel_cache)).ok().text
     assert "gradients of 131584 parameters agree" in text
     assert "a window of 17 keys: lse of " in text
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cmake_project import PACKAGES, ROOT, Project, cmake_dir, find_cmake, run
+from cmake_project import PACKAGES, ROOT, Project, Result, cmake_dir, find_cmake, run
 
 pytestmark = pytest.mark.xdist_group("packages")  # the fixtures are built once
 
@@ -18,7 +18,8 @@ LIBRARY = "libconsumer_kernels.so"
 def install_prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """ckdisp installed by ``cmake --install``, in a folder with a blank in its name."""
     folder = tmp_path_factory.mktemp("cmake install")
-    project = Project(ROOT, folder / "build", settings={"CMAKE_INSTALL_PREFIX": str(folder / "to")})
+    settings = {"CMAKE_INSTALL_PREFIX": str(folder / "to"), "CMAKE_CXX_FLAGS_RELEASE": "-DNDEBUG"}
+    project = Project(ROOT, folder / "build", settings=settings)
     project.configure().ok()
     project.make().ok()
     run(find_cmake(), "--install", project.build).ok()
@@ -33,6 +34,22 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.configure().ok()
     project.make().ok()
     return project
+
+
+@pytest.fixture(scope="session")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project to declare wrong things in; CMake looks at the compiler only the first time."""
+    folder = tmp_path_factory.mktemp("refused consumer")
+    return Project.copy("cpp_consumer", folder, ckdisp_DIR=str(cmake_dir()))
+
+
+def configure(project: Project, commands: str) -> Result:
+    """Configure ``project`` with ``commands`` in place of its own."""
+    (project.source / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.24)\nproject(wrong LANGUAGES CXX)\n"
+        f"find_package(ckdisp REQUIRED)\n{commands}\n"
+    )
+    return project.configure()
 
 
 def objects(project: Project) -> dict[str, int]:
@@ -96,7 +113,11 @@ def test_an_installed_prefix_holds_what_consumers_need(install_prefix: Path) -> 
 
 
 def test_added_as_a_subdirectory(tmp_path: Path) -> None:
-    settings = {"CKDISP_SOURCE_DIR": str(ROOT), "CMAKE_BUILD_TYPE": "Debug"}
+    settings = {
+        "CKDISP_SOURCE_DIR": str(ROOT),
+        "CMAKE_BUILD_TYPE": "Debug",
+        "CMAKE_CXX_FLAGS_DEBUG": "",  # debug information would only take time
+    }
     project = Project.copy("cpp_consumer", tmp_path, "Unix Makefiles", **settings)
     project.configure().ok()
     project.make("--target", "consumer").ok()
@@ -155,29 +176,20 @@ def test_a_spec_that_is_wrong_stops_configuring(tmp_path: Path) -> None:
         ("SPEC kernels.json OUTPUT_DIRECTORY ${CMAKE_SOURCE_DIR}/", "is in use"),
     ],
 )
-def test_wrong_arguments_are_explained(tmp_path: Path, arguments: str, message: str) -> None:
-    project = Project.copy("cpp_consumer", tmp_path, ckdisp_DIR=str(cmake_dir()))
-    (project.source / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.24)\nproject(wrong LANGUAGES CXX)\n"
-        f"find_package(ckdisp REQUIRED)\nckdisp_add_kernels(kernels {arguments})\n"
-    )
-    assert message in project.configure().failed().flat
+def test_wrong_arguments_are_explained(refused: Project, arguments: str, message: str) -> None:
+    result = configure(refused, f"ckdisp_add_kernels(kernels {arguments})")
+    assert message in result.failed().flat
 
 
-def test_names_and_folders_in_use_are_explained(tmp_path: Path) -> None:
-    project = Project.copy("cpp_consumer", tmp_path, ckdisp_DIR=str(cmake_dir()))
-    start = (
-        "cmake_minimum_required(VERSION 3.24)\nproject(wrong LANGUAGES CXX)\n"
-        "find_package(ckdisp REQUIRED)\n"
+def test_names_and_folders_in_use_are_explained(refused: Project) -> None:
+    result = configure(refused, "ckdisp_add_kernels(clean SPEC kernels.json)")
+    assert "CMake reserves the name" in result.failed().flat
+    result = configure(
+        refused,
+        "ckdisp_add_kernels(one SPEC kernels.json ARCHS generic)\n"
+        "ckdisp_add_kernels(two SPEC kernels.json ARCHS generic OUTPUT_DIRECTORY one/)",
     )
-    lists = project.source / "CMakeLists.txt"
-    lists.write_text(start + "ckdisp_add_kernels(clean SPEC kernels.json)\n")
-    assert "CMake reserves the name" in project.configure().failed().flat
-    lists.write_text(
-        start + "ckdisp_add_kernels(one SPEC kernels.json ARCHS generic)\n"
-        "ckdisp_add_kernels(two SPEC kernels.json ARCHS generic OUTPUT_DIRECTORY one/)\n"
-    )
-    assert "is in use" in project.configure().failed().flat
+    assert "is in use" in result.failed().flat
 
 
 def test_python_without_the_generators_packages_is_explained(tmp_path: Path) -> None:

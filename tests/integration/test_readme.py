@@ -39,10 +39,10 @@ def test_make_targets_exist() -> None:
 
 
 @pytest.mark.parametrize("block", range(len(snippets("python"))))
-def test_python(block: int, tmp_path: Path) -> None:
+def test_python(block: int, tmp_path: Path, kernel_cache: Path) -> None:
     program = tmp_path / "snippet.py"
     program.write_text(snippets("python")[block], encoding="utf-8")
-    run(sys.executable, "-W", "error", program, CKDISP_CACHE_DIR=str(tmp_path / "cache")).ok()
+    run(sys.executable, "-W", "error", program, CKDISP_CACHE_DIR=str(kernel_cache)).ok()
 
 
 @pytest.mark.xdist_group("packages")
