@@ -16,6 +16,8 @@ from ck_tile_lab import EVEN, FULL, ODD
 from ckdisp.code_objects import check_object, inspect
 from ckdisp.codegen.make import make_key
 
+pytestmark = pytest.mark.xdist_group("ck_tile_conv")  # the fixtures are made once
+
 SMALL = {"tile": (64, 64, 64), "wave": (2, 2, 1), "warp": (32, 32, 16), "pipeline": "compv3"}
 SMALL_32 = {"tile": (64, 64, 64), "wave": (4, 2, 1), "warp": (16, 16, 16), "pipeline": "compv3"}
 FWD = {**SMALL, "arch": "gfx942", "vector": (2, 4, 4)}

@@ -17,6 +17,8 @@ from ck_tile_lab import EMPTY, EVEN, FULL, ODD, ONE, THREE, TWO
 from ckdisp.code_objects import inspect
 from ckdisp.codegen.make import make_key
 
+pytestmark = pytest.mark.xdist_group("ck_tile_gemm")  # the fixtures are made once
+
 NO_PADS = {"pad_m": False, "pad_n": False, "pad_k": False}
 SMALL = {"tile": (64, 64, 64), "wave": (2, 2, 1), "warp": (16, 16, 32)}
 SMALL_32 = {"tile": (64, 64, 64), "wave": (4, 2, 1), "warp": (16, 16, 16)}

@@ -15,6 +15,8 @@ import pytest
 import ckdisp
 from ckdisp.code_objects import InspectError, KernelReport, check_object, disassembly
 
+pytestmark = pytest.mark.xdist_group("inspect_amd")  # the fixtures are made once
+
 ARCHES = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 
 
