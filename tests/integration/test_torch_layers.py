@@ -1,11 +1,11 @@
-"""``ckdisp.torch.linear`` and ``conv`` with the kernels they take by default."""
+"""``ckdisp.torch`` with the kernels that its functions take by default."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from torch_check import normal, torch
+from torch_check import attend, double, normal, tensors, torch
 
 import ckdisp
 
@@ -41,6 +41,16 @@ def test_linear(shape: tuple[int, ...]) -> None:
 def test_linear_of_no_channels() -> None:
     x, w, b = torch.ones(2, 3, 0), torch.ones(4, 0), torch.arange(4.0)
     torch.testing.assert_close(ckdisp.torch.linear(x, w, b), functional.linear(x, w, b))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_forward_mode_passes_by_tensors_without_a_tangent() -> None:
+    dual = torch.autograd.forward_ad
+    with dual.dual_level():
+        bias = dual.make_dual(torch.ones(3), torch.full((3,), 2.0))
+        out = ckdisp.torch.linear(torch.ones(4, 8), torch.ones(3, 8), bias)
+        tangent = dual.unpack_dual(out).tangent
+    assert torch.equal(tangent, torch.full((4, 3), 2.0))
 
 
 CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -133,3 +143,65 @@ def test_what_is_refused() -> None:
         ckdisp.torch.linear(x, torch.zeros(4, 5))
     with pytest.raises(ckdisp.InvalidArgument, match=r"a holds torch\.int64, and the operators"):
         ckdisp.torch.linear(x.long(), torch.zeros(4, 6, dtype=torch.int64))
+
+
+def sdpa(*inputs: Any) -> list[Any]:
+    """The result and the gradients of q, k and v."""
+    function = ckdisp.torch.scaled_dot_product_attention
+    if inputs[0].dtype == torch.float64:
+        function = attend
+    o = function(*inputs)
+    weights = normal(*o.shape, seed=9).detach().to(o.dtype)
+    return [o, *torch.autograd.grad(o, inputs[:3], weights)]
+
+
+@pytest.mark.parametrize("rows", [2, 70])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("kind", [torch.bool, torch.float32])
+def test_masks_hide_what_is_no_number(kind: Any, bad: float, rows: int) -> None:
+    """PyTorch's own attention multiplies it by 0, which is NaN."""
+    inputs = tensors(sq=rows, sk=50)
+    seen = torch.ones(rows, 50, dtype=torch.bool)
+    seen[:, [7, 31, 49]] = False
+    mask = seen if kind == torch.bool else torch.zeros(rows, 50).masked_fill(~seen, -torch.inf)
+    want = sdpa(*map(double, inputs), mask if kind == torch.bool else mask.double())
+    with torch.no_grad():
+        inputs[1][:, :, [7, 49]] = bad
+        inputs[2][:, :, [31, 49], 3] = bad
+    found = sdpa(*inputs, mask)
+    for got, right in zip(found, want, strict=True):
+        torch.testing.assert_close(got.double(), right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [2, 70])
+@pytest.mark.parametrize("value", [torch.finfo(torch.float32).min, 3e38, -1e38, -1e9])
+def test_masks_of_the_largest_numbers(value: float, rows: int) -> None:
+    """Rows of one such number have the mean of V, others none of what it is added to."""
+    inputs = tensors(sq=rows, sk=50)
+    mask = torch.zeros(rows, 50)
+    mask[::2] = value
+    mask[1::2, ::3] = -abs(value)
+    wide = [double(t) for t in inputs]
+    with torch.no_grad():
+        wide[0][:, :, ::2] = 0  # beside such a number q k is none
+    found, want = sdpa(*inputs, mask), sdpa(*wide, mask.double())
+    for got, right in zip((found[0], found[3]), (want[0], want[3]), strict=True):
+        torch.testing.assert_close(got.double(), right, rtol=1e-5, atol=1e-5)
+    o, lse = ckdisp.torch.attention(*inputs, bias=mask.expand(2, 4, -1, -1), return_lse=True)
+    torch.testing.assert_close(o, found[0])
+    assert lse.isfinite().all()
+
+
+def test_the_lowest_number_of_a_wider_type_hides_nothing() -> None:
+    q, k, v = (t.detach().bfloat16() for t in tensors(sk=50))
+    mask = torch.full((5, 50), torch.finfo(torch.float32).min)
+    mean = v.mean(dim=2, keepdim=True).expand(2, 4, 5, 6)
+    o = ckdisp.torch.scaled_dot_product_attention(q, k, v, mask)
+    torch.testing.assert_close(o, mean, rtol=1e-2, atol=1e-2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        o = ckdisp.torch.scaled_dot_product_attention(q.float(), k.float(), v.float(), mask)
+    torch.testing.assert_close(o, mean, rtol=1e-2, atol=1e-2)
+    mask[:, :25] = -torch.inf
+    o = ckdisp.torch.scaled_dot_product_attention(q, k, v, mask)
+    mean = v[:, :, 25:].mean(dim=2, keepdim=True).expand(2, 4, 5, 6)
+    torch.testing.assert_close(o, mean, rtol=1e-2, atol=1e-2)

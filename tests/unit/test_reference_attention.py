@@ -270,3 +270,18 @@ def test_a_wrong_gradient() -> None:
     with pytest.raises(ckdisp.InvalidArgument) as caught:
         attention_bwd(np.zeros((2, 4, 5, 3)), *small())
     assert "do has shape (2, 4, 5, 3), not (2, 4, 5, 2)" in str(caught.value)
+
+
+def test_a_bias_of_minus_infinity_hides_keys_as_a_mask_does() -> None:
+    q, k, v = small()
+    (do,) = tensors((2, 4, 5, 2), seed=1)
+    bias = np.where(np.arange(7) < 4, 0.0, -np.inf)[None, None, None]
+    want = attention_fwd(q, k[:, :, :4], v[:, :, :4], return_lse=True)
+    gradients = attention_bwd(do, q, k[:, :, :4], v[:, :, :4])
+    k[:, :, 4:] = v[:, :, 5:] = np.nan
+    for found, wanted in zip(attention_fwd(q, k, v, bias=bias, return_lse=True), want, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-12)
+    for found, wanted in zip(attention_bwd(do, q, k, v, bias=bias), gradients, strict=True):
+        hidden = found[:, :, wanted.shape[2] :]
+        np.testing.assert_allclose(found[:, :, : wanted.shape[2]], wanted, atol=1e-12)
+        assert not hidden.any()

@@ -87,6 +87,8 @@ class Scores:
             i, j = np.indices(s.shape)
             s = s - self.slopes[place.batch, place.head] * np.abs(i + len(k) - len(q) - j)
         seen = self.mask.seen(len(q), len(k))
+        if self.bias is not None:
+            seen = seen & ~np.isneginf(self.bias[place.q][:, : len(k)])
         return np.where(seen, s, -np.inf), seen, slope
 
     def drawn(self, place: Place) -> _Array:

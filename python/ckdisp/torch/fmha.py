@@ -9,7 +9,7 @@ import torch
 
 from ..codegen.errors import InvalidArgument
 from . import fmha_operators  # noqa: F401 - registers torch.ops.ckdisp.fmha_*
-from .library import Tensor, check_tensor
+from .library import Tensor, check_tensor, to_dtype
 
 
 def scaled_dot_product_attention(
@@ -28,8 +28,9 @@ def scaled_dot_product_attention(
     of float32, float16 or bfloat16; what is before L and S broadcasts, and with ``enable_gqa`` the
     heads of query are a multiple of the others. ``attn_mask`` broadcasts to (..., heads, L, S): a
     bool one is True where a key is seen, one of numbers, which may have a gradient, is added to the
-    scores. A query that sees no key has result 0. Dropout draws from PyTorch's generator of the
-    CPU. There is no gradient of a gradient.
+    scores, and hides keys where it is -infinity. Nothing of a key that a query does not see reaches
+    its result, even if it is NaN; a query that sees no key has result 0. Dropout draws from
+    PyTorch's generator of the CPU. There is no gradient of a gradient.
     """
     for name, t in (("query", query), ("key", key), ("value", value)):
         check_tensor(t, name, 2)
@@ -110,6 +111,8 @@ def _fmha_fwd(
     **how: Any,
 ) -> tuple[Tensor, Tensor]:
     others += (None,) * (3 - len(others))
+    if bias is not None and bias.is_floating_point() and torch.is_autocast_enabled("cpu"):
+        bias = to_dtype(bias, torch.get_autocast_dtype("cpu"))
     rng_state = None
     if dropout_p != 0:  # NaN too, which the call refuses
         rng_state = torch.randint(2**63 - 1, (2,), dtype=torch.int64)
@@ -157,7 +160,7 @@ def _bias(attn_mask: Tensor, query: Tensor, wanted: tuple[int, ...]) -> Tensor:
         raise InvalidArgument(
             f"attn_mask has shape {tuple(attn_mask.shape)}, which does not broadcast to {wanted}"
         )
-    bias = attn_mask.to(query.dtype).reshape(shape)
+    bias = to_dtype(attn_mask, query.dtype).reshape(shape)
     bias = bias.expand(*shape[:-1], wanted[-1])  # the keys are the only ones that must be there
     if len(wanted) == 2:
         return bias[None, None]

@@ -49,7 +49,14 @@ struct Backward {
   }
 
   static void run(const FmhaProblemData& p, const FmhaArgs& args, void* workspace, int threads) {
-    const Call call{p, args, plan(p, threads), {args}, {p, args}, static_cast<float*>(workspace)};
+    const Scores<T> scores{p, args};
+    const Call call{p,
+                    args,
+                    plan(p, threads),
+                    {args},
+                    scores,
+                    scores.overflows(),
+                    static_cast<float*>(workspace)};
     std::int64_t counter = 0;
     parallel(threads, [&](int thread, int team) {
       Tickets tickets(&counter, call.cut.parts, team);

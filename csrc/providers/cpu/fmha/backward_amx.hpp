@@ -24,6 +24,7 @@ struct BackwardAmx {
     float *q, *d_o, *q_rows, *do_rows, *k_columns, *v_columns, *k_rows;
     float *dq, *dk, *dv;
     float *p, *ds;                            // of a panel of rows
+    float* large;                             // LargeRow of each row
     float *weights, *p_columns, *ds_columns;  // packed: dS of a panel, P and dS of a block
 
     Buffers(Room& room, const FmhaProblemData& problem, const BackwardPlan& cut)
@@ -43,6 +44,7 @@ struct BackwardAmx {
       weights = room.take(Blocks::weights(mr * sk));
       p_columns = room.take(Blocks::weights(sq * sk));
       ds_columns = room.take(Blocks::weights(sq * sk));
+      large = room.take(rows * Index{sizeof(LargeRow) / sizeof(float)});
     }
   };
 
@@ -59,7 +61,9 @@ struct BackwardAmx {
     Part(const typename Rows::Part& common, Room& room)
         : Rows::Part(common),
           Buffers(room, common.call.p, common.call.cut),
-          factor(Scores<T>::factor(common.call.p, common.call.args)) {}
+          factor(Scores<T>::factor(common.call.p, common.call.args)) {
+      Rows::Part::large = reinterpret_cast<LargeRow*>(Buffers::large);
+    }
   };
 
   static void one_head(Part& part) {

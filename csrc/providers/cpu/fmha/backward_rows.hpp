@@ -9,7 +9,7 @@
 namespace ckdisp::cpu {
 namespace {
 
-// How one problem is cut. A part is some keys of a head of K, with all heads of Q that share it.
+// How one problem is cut: a part is some keys of a head of K, with all heads of Q that share it.
 struct BackwardPlan {
   int threads;
   Index group;         // heads of Q for a head of K
@@ -19,6 +19,12 @@ struct BackwardPlan {
   Index depth, width;  // numbers of a row of Q and K; of V and dO, in whole panels
   Index own;           // floats of a thread's workspace
   Index dq_of_part;    // what each chunk adds to dQ, if there are several
+};
+
+// Rows whose LSE is so large that it keeps no fraction, or whose scores times log2(e) may not be
+// finite: their weights are exp(score - base) * factor, of scores as they are.
+struct LargeRow {
+  float base, factor;
 };
 
 // Hands out a workspace, or counts what would be taken.
@@ -46,6 +52,7 @@ struct BackwardRows {
     BackwardPlan cut;
     RandomBytes random;
     Scores<T> scores;
+    bool overflows;  // whether scores may be infinite for their factors times log2(e)
     float* workspace;
 
     // dQ of one chunk, before the scale: batch x nhead_q x seqlen_q x hdim_q.
@@ -61,6 +68,7 @@ struct BackwardRows {
     Index b, head_k, chunk;
     Index first, keys;  // of the sequence
     Index head = 0;     // of Q
+    LargeRow* large;    // of each row
     float factors[sk + RandomBytes::drawn];
 
     Part(const Call& c, Index part)
@@ -70,7 +78,8 @@ struct BackwardRows {
           head_k(part / c.cut.chunks % c.p.nhead_k),
           chunk(part % c.cut.chunks),
           first(chunk * c.cut.keys),
-          keys(most(0, least(c.cut.keys, s.k_len - first))) {}
+          keys(most(0, least(c.cut.keys, s.k_len - first))),
+          large(nullptr) {}
 
     // Lines of the head of Q, and of its gradient.
     const char* q_line(Index row) const {
@@ -167,40 +176,112 @@ struct BackwardRows {
                         minus_infinity);
       }
     }
-    const Index place = part.b * p.lse.batch + part.head * p.lse.head + part.s.q_start + row;
+    const Index place = lse_of(part, row);
     const float lse = call.args.lse[place], delta = call.args.delta[place];
-    // A row that sees nothing has no weights.
-    const float base = lse == minus_infinity ? -minus_infinity : lse * log2_e;
-    if (p.dropout) {
-      const float* const factors = call.random.factors(part.b * p.nhead_q + part.head, row, from,
-                                                       begin, range.end, part.factors) -
-                                   begin;
-      for (Index x = begin; x < range.end; x += lanes) {
-        const F weight = power_of_2<S>(load<F>(line + x) * factor - base);
-        const F kept = load<F>(factors + x);
-        uncap(call, line + x, grads + x, weight * (load<F>(grads + x) * kept - delta));
-        store(line + x, weight * kept);
-      }
+    if (is_large(call, lse)) {
+      const LargeRow& large = part.large[row];
+      const char* lines[sk];
+      find_lines(part, from + begin, count, lines);
+      call.scores.one_row(part.s, part.b, part.head, row, from + begin, count, part.q_line(row),
+                          lines, line + begin);
+      weights_of_row<Unit::one>(part, row, from, range, delta, line, grads, [&](F x) {
+        return power_of_2<S>((x - large.base) * log2_e) * large.factor;
+      });
     } else {
-      for (Index x = begin; x < range.end; x += lanes) {
-        const F weight = power_of_2<S>(load<F>(line + x) * factor - base);
-        uncap(call, line + x, grads + x, weight * (load<F>(grads + x) - delta));
-        store(line + x, weight);
-      }
+      // A row that sees nothing has no weights.
+      const float base = lse == minus_infinity ? -minus_infinity : lse * log2_e;
+      weights_of_row<Unit::log2_e>(
+          part, row, from, range, delta, line, grads,
+          [&](F x) CKDISP_CPU_LAMBDA { return power_of_2<S>(x * factor - base); });
     }
     if (range.masked) {
       // What is not seen may be NaN, and so may be what the row knows of what it sees.
       const Visible seen = part.s.visible(row);
       Scores<T>::mask(part.s, seen, from + begin, count, line + begin, 0.0f);
       Scores<T>::mask(part.s, seen, from + begin, count, grads + begin, 0.0f);
+      if (p.bias_kind == FmhaBias::bias) {
+        call.scores.clear_hidden(part.s, part.b, part.head, row, from + begin, count, line + begin,
+                                 0.0f);
+        call.scores.clear_hidden(part.s, part.b, part.head, row, from + begin, count, grads + begin,
+                                 0.0f);
+      }
+    }
+  }
+
+  // `weight` of each score makes P and dS.
+  template <Unit U, class Weight>
+  static CKDISP_CPU_INLINE void weights_of_row(Part& part, Index row, Index from,
+                                               const Range& range, float delta, float* line,
+                                               float* grads, const Weight& weight_of) {
+    const Call& call = part.call;
+    const FmhaProblemData& p = call.p;
+    const Index begin = range.start;
+    if (p.dropout) {
+      const float* const factors = call.random.factors(part.b * p.nhead_q + part.head, row, from,
+                                                       begin, range.end, part.factors) -
+                                   begin;
+      for (Index x = begin; x < range.end; x += lanes) {
+        const F weight = weight_of(load<F>(line + x));
+        const F kept = load<F>(factors + x);
+        uncap<U>(call, line + x, grads + x, weight * (load<F>(grads + x) * kept - delta));
+        store(line + x, weight * kept);
+      }
+    } else {
+      for (Index x = begin; x < range.end; x += lanes) {
+        const F weight = weight_of(load<F>(line + x));
+        uncap<U>(call, line + x, grads + x, weight * (load<F>(grads + x) - delta));
+        store(line + x, weight);
+      }
+    }
+  }
+
+  static Index lse_of(const Part& part, Index row) {
+    const FmhaProblemData& p = part.call.p;
+    return part.b * p.lse.batch + part.head * p.lse.head + part.s.q_start + row;
+  }
+
+  // Whether a row's scores are computed as they are.
+  static CKDISP_CPU_INLINE bool is_large(const Call& call, float lse) {
+    return cpu::is_large(lse) || (call.overflows && lse - lse == 0);
+  }
+
+  // Lines of K, of the keys that there are.
+  static void find_lines(const Part& part, Index key, Index count, const char** lines) {
+    find_rows(part.call.p, part.s, part.call.args.k, part.call.p.k, part.head_k, key,
+              least(count, part.s.k_len - key), T::size_in, lines);
+  }
+
+  // Finds what weights of large rows of the head are relative to. An LSE that is that of the row,
+  // as far as its bits go, is replaced by sums that have all of theirs.
+  static CKDISP_CPU_NOINLINE void find_large(const Part& part) noexcept {
+    const Call& call = part.call;
+    for (Index row = 0; row < part.s.q_len; ++row) {
+      const float lse = call.args.lse[lse_of(part, row)];
+      if (!is_large(call, lse)) continue;
+      ScoreSum sum;
+      for (Index key = 0; key < part.s.k_len; key += sk) {
+        const char* lines[sk];
+        float scores[sk];
+        const Index count = round_up(least(sk, part.s.k_len - key), nr);
+        find_lines(part, key, count, lines);
+        if (call.scores.one_row(part.s, part.b, part.head, row, key, count, part.q_line(row), lines,
+                                scores)) {
+          Scores<T>::template add<false>(sum, scores, count, nullptr);
+        }
+      }
+      const float difference = sum.lse() - lse, size = lse < 0 ? -lse : lse;
+      constexpr float last_bits = 1.0f / (1 << 21);
+      const bool same = difference <= last_bits * size && difference >= -last_bits * size;
+      part.large[row] = same ? LargeRow{sum.max, 1 / sum.sum} : LargeRow{lse, 1};
     }
   }
 
   // The gradient of the scores before the soft cap.
+  template <Unit U>
   static CKDISP_CPU_INLINE void uncap(const Call& call, const float* score, float* to, F grad) {
     if (call.p.logits) {
       const F s = load<F>(score);
-      const F t = s * (ln_2 / call.args.soft_cap);
+      const F t = s * ((U == Unit::one ? 1.0f : ln_2) / call.args.soft_cap);
       grad = s == minus_infinity ? F{} : grad * (1.0f - t * t);
     }
     store(to, grad);
@@ -270,6 +351,7 @@ struct BackwardRows {
   static CKDISP_CPU_INLINE void each_block(P& part, Index rows, Index sq, const PackKv& pack_kv,
                                            const OneBlock& one_block) {
     const Index size = rows * part.call.cut.depth;
+    find_large(part);
     __builtin_memset(part.dq, 0, static_cast<std::size_t>(size) * sizeof(float));
     for (Index key = 0; key < part.keys; key += sk) {
       const Index count = least(sk, part.keys - key);

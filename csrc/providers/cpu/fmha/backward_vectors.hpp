@@ -25,6 +25,7 @@ struct BackwardVectors {
     // Distances of rows in a packed matrix: not powers of two, whose lines share places in a cache.
     Index apart_q, apart_o;
     float *q, *d_o, *dq, *kt, *vt, *k, *dk, *dv, *p, *ds;
+    float* large;  // LargeRow of each row
 
     Buffers(Room& room, const FmhaProblemData& problem, const BackwardPlan& cut)
         : apart_q(cut.depth + 16), apart_o(cut.width + 16) {
@@ -39,6 +40,7 @@ struct BackwardVectors {
       dv = room.take(cut.keys * cut.width);
       p = room.take(sq * apart_p);
       ds = room.take(sq * apart_p);
+      large = room.take(rows * Index{sizeof(LargeRow) / sizeof(float)});
     }
   };
 
@@ -53,7 +55,9 @@ struct BackwardVectors {
     int finite = -1, finite_rows = -1;
 
     Part(const typename Rows::Part& common, Room& room)
-        : Rows::Part(common), Buffers(room, common.call.p, common.call.cut) {}
+        : Rows::Part(common), Buffers(room, common.call.p, common.call.cut) {
+      Rows::Part::large = reinterpret_cast<LargeRow*>(Buffers::large);
+    }
   };
 
   static void one_head(Part& part) {
@@ -98,6 +102,7 @@ struct BackwardVectors {
       Range& range = ranges[panel];
       range = Rows::range_of(part.s, row, least(mr, part.s.q_len - row), from, count);
       if (range.empty()) continue;
+      range.masked = range.masked || call.p.bias_kind == FmhaBias::bias;  // which may hide keys
       start = least(start, range.start);
       end = most(end, range.end);
     }
@@ -130,8 +135,8 @@ struct BackwardVectors {
       }
       // Nothing of a key that a row does not see, which may be NaN, reaches its gradient.
       for (Index j = r; j < least(r + mr, rows); ++j) {
-        each_seen(part.s, i + j, from, range.start, stop,
-                  [&](Index low, Index high) { add_keys(part, i, j, 1, low, high); });
+        call.scores.each_seen(part.s, part.b, part.head, i + j, from, range.start, stop,
+                              [&](Index low, Index high) { add_keys(part, i, j, 1, low, high); });
       }
     }
   }
@@ -232,13 +237,13 @@ struct BackwardVectors {
                                                  Index count, const Range* ranges) noexcept {
     for (Index r = 0; r < rows; ++r) {
       const Range& range = ranges[r / mr];
-      each_seen(part.s, i + r, part.first + key, range.start, least(range.end, count),
-                [&](Index low, Index high) {
-                  for (Index j = low, height; j < high; j += height) {
-                    height = Tile::height(high - j);
-                    add_rows(part, i, r, 1, key, j, height);
-                  }
-                });
+      part.call.scores.each_seen(part.s, part.b, part.head, i + r, part.first + key, range.start,
+                                 least(range.end, count), [&](Index low, Index high) {
+                                   for (Index j = low, height; j < high; j += height) {
+                                     height = Tile::height(high - j);
+                                     add_rows(part, i, r, 1, key, j, height);
+                                   }
+                                 });
     }
   }
 

@@ -2,45 +2,23 @@
 // over it, a panel of them at a time; softmax online, without a matrix of all scores.
 #pragma once
 
-#include "amx_blocks.hpp"
-#include "philox.hpp"
+#include "forward_again.hpp"
 #include "powers.hpp"
-#include "scores.hpp"
-#include "thin.hpp"
-#include "vector_blocks.hpp"
 
 namespace ckdisp::cpu {
 namespace {
 
-// How one problem is cut. A part is some rows of the sequences of Q of all heads that share a head
-// of K.
-struct ForwardPlan {
-  int threads;
-  Index group;         // heads of Q for a head of K
-  Index rows;          // of a sequence of Q in a part
-  Index chunks;        // parts of a sequence
-  Index splits;        // parts of the keys
-  Index parts;         // in all
-  Index depth, width;  // numbers of a row of Q and K; of V, in whole panels
-  // Floats of a thread's workspace, one behind the other.
-  Index q, o, k, v, sums, scores, rows_of_k, rows_of_v;
-
-  Index floats() const {
-    return round_up(q + o + k + v + sums + scores + rows_of_k + rows_of_v, 16);
-  }
-};
-
 template <class Kernel>
 struct Forward {
-  using T = FmhaTraits<Kernel>;
+  using Parts = ForwardParts<Kernel>;
+  using Call = typename Parts::Call;
+  using Part = typename Parts::Part;
+  using Blocks = typename Parts::Blocks;
+  using T = typename Parts::T;
   using S = typename T::S;
   using F = typename T::F;
-  using Blocks =
-      std::conditional_t<T::amx, FmhaAmxBlocks<T, T::rough ? 1 : 2>, FmhaVectorBlocks<T>>;
   static constexpr int mr = Blocks::mr, nr = Blocks::nr, sk = T::sk, lanes = T::lanes;
-
-  // Lines that are fetched ahead of their use.
-  static constexpr int ahead = most(FmhaThin<T>::group, lanes);
+  static constexpr int ahead = Parts::ahead;
 
   static ForwardPlan plan(const FmhaProblemData& p, int threads) {
     ForwardPlan cut{};
@@ -67,7 +45,7 @@ struct Forward {
     cut.v = sk * cut.width;
     cut.sums = round_up(2 * rows, 16);
     cut.scores = (mr + 1) * sk + Blocks::weights(mr * sk);
-    if (vectors(p)) {
+    if (Parts::vectors(p)) {
       cut.rows_of_k = round_up(sk * p.hdim_q, 4);
       cut.rows_of_v = round_up(sk * p.hdim_v, 4);
     }
@@ -93,54 +71,6 @@ struct Forward {
   }
 
  private:
-  struct Call {
-    const FmhaProblemData& p;
-    const FmhaArgs& args;
-    ForwardPlan cut;
-    RandomBytes random;
-    Scores<T> scores;
-    float factor;  // of Q K^T
-  };
-
-  // What a part is, and its share of the workspace.
-  struct Part {
-    const Call& call;
-    Sequence s;
-    Index b, head_k, split;
-    Index first, rows;  // of each head
-    Index count;        // in all
-    float *q, *o, *k, *v, *max, *sum, *scores, *rows_of_k, *rows_of_v;
-    int finite = -1;                        // whether the packed V is; -1 is not known
-    bool finite_q = true, finite_k = true;  // if it matters
-
-    // Rows of K and V of a block, and of some behind it, which are fetched ahead.
-    const char* k_lines[sk + ahead];
-    const char* v_lines[sk + ahead];
-
-    Part(const Call& c, Index part, float* own)
-        : call(c),
-          s(c.p, c.args, part / c.cut.chunks / c.cut.splits / c.p.nhead_k),
-          b(part / c.cut.chunks / c.cut.splits / c.p.nhead_k),
-          head_k(part / c.cut.chunks / c.cut.splits % c.p.nhead_k),
-          split(part / c.cut.chunks % c.cut.splits),
-          // Last rows first: they see the most keys of a causal mask.
-          first((c.cut.chunks - 1 - part % c.cut.chunks) * c.cut.rows),
-          rows(s.skipped(c.p, c.args) ? 0 : most(0, least(c.cut.rows, s.q_len - first))),
-          count(rows * c.cut.group),
-          q(own),
-          o(q + c.cut.q),
-          k(o + c.cut.o),
-          v(k + c.cut.k),
-          max(v + c.cut.v),
-          sum(max + c.cut.sums / 2),
-          scores(sum + c.cut.sums / 2),
-          rows_of_k(scores + c.cut.scores),
-          rows_of_v(rows_of_k + c.cut.rows_of_k) {}
-
-    Index head(Index i) const { return head_k * call.cut.group + i / rows; }
-    Index row(Index i) const { return first + i % rows; }
-  };
-
   // A panel of rows and the keys of the block that it looks at.
   struct Keys {
     Index first, count;  // of the block
@@ -154,24 +84,16 @@ struct Forward {
     if (part.count == 0) return;
     pack_q(part);
     if (call.p.store_randval && part.split == 0) put_randval(part);
-    const Sequence& s = part.s;
-    const Visible seen = visible_to(s, part.first, part.first + part.rows - 1);
-    // Whole panels: the scores behind the keys of a part are those of keys that no row sees.
-    const Index per_split = round_up(ceil_div(s.k_len, call.cut.splits), most(16, nr));
-    const Index begin = least(s.k_len, part.split * per_split);
-    const Index end = least(s.k_len, begin + per_split);
-    for (Index key = begin; key < end; key += sk) {
-      const Index count = least(sk, end - key);
-      if (key >= s.sink && (key + count <= seen.low || key >= seen.high)) continue;
+    Parts::each_block(part, part.keys, [&](Index key, Index count) CKDISP_CPU_LAMBDA {
       if (thin(call, part)) {
         find_lines(part, key, count);
         one_panel<true>(part, 0, key, count);
       } else {
-        pack_kv(part, key, count);
+        Parts::pack_kv(part, key, count);
         for (Index i = 0; i < part.count; i += mr) one_panel<false>(part, i, key, count);
       }
-    }
-    finish(part);
+    });
+    ForwardAgain<Kernel>::finish(part);
   }
 
   static CKDISP_CPU_INLINE void pack_q(Part& part) {
@@ -200,94 +122,20 @@ struct Forward {
   }
 
   static CKDISP_CPU_NOINLINE void find_lines(Part& part, Index key, Index count) noexcept {
-    find_k(part, key, count);
-    find_v(part, key, count);
+    Parts::find_k(part, key, count);
+    Parts::find_v(part, key, count);
     for (Index j = count; j < round_up(count, nr) + ahead; ++j) {
       part.k_lines[j] = part.k_lines[count - 1];
       part.v_lines[j] = part.v_lines[count - 1];
     }
     // What the next block begins with.
     const Index more = least(ahead, part.s.k_len - key - count);
-    if (more <= 0 || count < sk || vectors(part.call.p)) return;
+    if (more <= 0 || count < sk || Parts::vectors(part.call.p)) return;
     const FmhaProblemData& p = part.call.p;
     find_rows(p, part.s, part.call.args.k, p.k, part.head_k, key + sk, more, T::size_in,
               part.k_lines + sk);
     find_rows(p, part.s, part.call.args.v, p.v, part.head_k, key + sk, more, T::size_in,
               part.v_lines + sk);
-  }
-
-  // Pages of vectors of 16 bytes.
-  static bool vectors(const FmhaProblemData& p) {
-    return p.kv_memory_layout == FmhaKvLayout::vectorized;
-  }
-
-  static CKDISP_CPU_INLINE void find_k(Part& part, Index key, Index count) {
-    const FmhaProblemData& p = part.call.p;
-    if (!vectors(p)) {
-      find_rows(p, part.s, part.call.args.k, p.k, part.head_k, key, count, T::size_in,
-                part.k_lines);
-    } else {
-      rows_of_vectors(part, key, count, p.hdim_q, true);
-    }
-  }
-  static CKDISP_CPU_INLINE void find_v(Part& part, Index key, Index count) {
-    const FmhaProblemData& p = part.call.p;
-    if (!vectors(p)) {
-      find_rows(p, part.s, part.call.args.v, p.v, part.head_k, key, count, T::size_in,
-                part.v_lines);
-    } else {
-      rows_of_vectors(part, key, count, p.hdim_v, false);
-    }
-  }
-
-  // Copies rows out of such pages: of K, whose vectors run along a row, page[x / n][row][x % n], or
-  // of V, whose vectors run along rows, page[row / n][x][row % n].
-  static CKDISP_CPU_NOINLINE void rows_of_vectors(Part& part, Index key, Index count, Index width,
-                                                  bool of_k) noexcept {
-    const FmhaProblemData& p = part.call.p;
-    constexpr Index n = 16 / T::size_in, size = T::size_in;
-    char* to = reinterpret_cast<char*>(of_k ? part.rows_of_k : part.rows_of_v);
-    const char** const lines = of_k ? part.k_lines : part.v_lines;
-    for (Index j = 0; j < count; ++j) {
-      const Index page = part.s.pages[(key + j) / p.page_size], row = (key + j) % p.page_size;
-      const char* from = of_k ? row_of(part.call.args.k, p.k, page, part.head_k, 0, T::size_in)
-                              : row_of(part.call.args.v, p.v, page, part.head_k, 0, T::size_in);
-      lines[j] = to;
-      if (of_k) {
-        from += row * 16;
-        for (Index x = 0; x < width; x += n, from += p.page_size * 16) {
-          __builtin_memcpy(to + x * size, from, 16);
-        }
-      } else {
-        from += row / n * width * 16 + row % n * size;
-        for (Index x = 0; x < width; ++x, from += 16) __builtin_memcpy(to + x * size, from, size);
-      }
-      to += width * size;
-    }
-  }
-
-  static CKDISP_CPU_INLINE void pack_kv(Part& part, Index key, Index count) {
-    const Call& call = part.call;
-    const FmhaProblemData& p = call.p;
-    find_k(part, key, count);
-    Blocks::columns(part.k, part.k_lines, 0, count, p.hdim_q, call.cut.depth);
-    if (Blocks::finite_only) {
-      part.finite_k = Blocks::finite(part.k, call.cut.depth, p.hdim_q, count);
-    }
-    part.finite = -1;
-    if (p.vlayout == Order::r) {
-      find_v(part, key, count);
-      Blocks::rows(part.v, part.v_lines, count, p.hdim_v, sk);
-      return;
-    }
-    for (Index x = 0; x < p.hdim_v; x += nr) {
-      const Index some = least(nr, p.hdim_v - x);
-      for (Index i = 0; i < some; ++i) {
-        part.v_lines[i] = row_of(call.args.v, p.v, part.s.kv_batch, part.head_k, x + i, T::size_in);
-      }
-      Blocks::columns(Blocks::panel_of(part.v, x / nr, sk), part.v_lines,
-                      (part.s.k_start + key) * T::size_in, some, count, sk);
-    }
   }
 
   template <bool Thin>
@@ -309,7 +157,7 @@ struct Forward {
     const Call& call = part.call;
     float keep[mr] = {};
     weigh<Thin>(part, i, rows, keys, keep);
-    if (call.p.dropout) drop(part, i, rows, keys);
+    if (call.p.dropout) Parts::drop(part, i, rows, keys.first, keys.start, keys.end);
     if (call.scores.scaled()) {
       for (Index r = 0; r < rows; ++r) {
         call.scores.scale_keys(s, part.b, part.head_k, call.args.v_scale, key + keys.start,
@@ -437,15 +285,12 @@ struct Forward {
     return true;
   }
 
-  // What powers are relative to; `max` may be none.
-  static float base_of(float max) { return max == minus_infinity ? 0.0f : max; }
-
   // Adds the sums of new powers. `keep` is what earlier ones are to be multiplied by.
   static CKDISP_CPU_INLINE void rescale(Part& part, Index i, Index rows, const float (&max)[mr],
                                         const float (&sums)[mr], float (&keep)[mr]) {
     float change[round_up(mr, lanes)] = {};
     for (Index r = 0; r < rows; ++r) {
-      change[r] = part.max[i + r] - base_of(max[r]);
+      change[r] = part.max[i + r] - Parts::base_of(max[r]);
       part.max[i + r] = max[r];
     }
     for (Index r = 0; r < mr; r += lanes) {
@@ -483,7 +328,7 @@ struct Forward {
     }
     for (Index r = 0; r < rows; ++r) {
       float* const line = part.scores + r * sk;
-      const float base = base_of(max[r]);
+      const float base = Parts::base_of(max[r]);
       F sum[2] = {};
       for (Index j = keys.start; j < keys.end; j += nr) {
         unroll<2>([&](auto v) CKDISP_CPU_LAMBDA {
@@ -496,16 +341,6 @@ struct Forward {
     }
     for (Index r = 0; r < rows; ++r) sums[r] = sum_of_lanes(lines[r]);
     rescale(part, i, rows, max, sums, keep);
-  }
-
-  static CKDISP_CPU_NOINLINE void drop(Part& part, Index i, Index rows, const Keys& keys) noexcept {
-    for (Index r = 0; r < rows; ++r) {
-      const Index head = part.b * part.call.p.nhead_q + part.head(i + r);
-      const float* const factors = part.call.random.factors(
-          head, part.row(i + r), keys.first, keys.start, keys.end, part.scores + mr * sk);
-      float* const line = part.scores + r * sk + keys.start;
-      for (Index j = 0; j < keys.end - keys.start; ++j) line[j] *= factors[j];
-    }
   }
 
   // The random bytes of all keys, also of those that a mask hides.
@@ -521,31 +356,6 @@ struct Forward {
         for (Index x = 0; x < RandomBytes::drawn && j + x < part.s.k_len; ++x) {
           to[j + x] = static_cast<char>(bytes[x]);
         }
-      }
-    }
-  }
-
-  static CKDISP_CPU_NOINLINE void finish(Part& part) noexcept {
-    const Call& call = part.call;
-    const FmhaProblemData& p = call.p;
-    const float scale = p.qscale == FmhaQscale::pertensor ? call.args.v_scale[0] : 1.0f;
-    for (Index i = 0; i < part.count; ++i) {
-      const float sum = part.sum[i];
-      const float factor = sum == 0 ? 0.0f : scale / sum;
-      const float lse = sum == 0 ? minus_infinity : part.max[i] * ln_2 + __builtin_logf(sum);
-      const float* const o = part.o + i * call.cut.width;
-      const Index head = part.head(i), row = part.row(i);
-      if (p.family == Family::fmha_splitkv) {
-        const Index place = ((part.split * p.batch + part.b) * p.nhead_q + head) * p.seqlen_q + row;
-        call.args.lse_acc[place] = lse;
-        narrow_line<T, Dtype::fp32>(at(call.args.o_acc, place * p.hdim_v * 4), o, p.hdim_v, factor);
-        continue;
-      }
-      char* const to = row_of(call.args.o, p.o, part.b, head, part.s.q_start + row, T::size_out);
-      narrow_line<T, T::out>(to, o, p.hdim_v, factor);
-      if (p.lse_out) {
-        *reinterpret_cast<float*>(
-            row_of(call.args.lse, p.lse, part.b, head, part.s.q_start + row, 4)) = lse;
       }
     }
   }
