@@ -141,6 +141,7 @@ class OnGpu:
         **environment: str,
     ) -> Any:
         """What ``function(*arguments)`` returns in a process that has a device of ``arch``."""
+        __tracebackhide__ = True
         with tempfile.TemporaryDirectory(prefix="ckdisp-gpu") as folder:
             call, answer = Path(folder, "call"), Path(folder, "answer")
             file = sys.modules[function.__module__].__file__

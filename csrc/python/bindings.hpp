@@ -17,6 +17,7 @@ void bind_problem(nb::module_& module);
 void bind_conv_problem(nb::module_& module);
 void bind_fmha_problem(nb::module_& module);
 void bind_device(nb::module_& module);
+void bind_device_memory(nb::module_& module);
 void bind_dispatcher(nb::module_& module);
 
 // Hash and equality of problems, which are compared bytewise.

@@ -106,7 +106,7 @@ nb::object Cached::copy_of(nb::handle tensor) const {
 }
 
 std::uintptr_t Cached::framework_stream(nb::handle tensor, int device) const {
-  const nb::handle current = helper(current_stream_, "current_stream");
+  const nb::handle current = helper(current_stream_, "framework_stream");
   return nb::cast<std::uintptr_t>(current(tensor, index_of_device(device)));
 }
 

@@ -121,7 +121,7 @@ class Resolver {
       validate(call_.problem);  // before memory is taken for a size that cannot be
       Tensor out;
       call_.output = new_output(call_.a, nb::make_tuple(problem_.m, problem_.n), problem_.dtype_c,
-                                place_.fnuz, kMatrix, &out);
+                                place_.fnuz, request_.stream, kMatrix, &out);
       use_output(out);
       call_.keep.push_back(std::move(out));
     }

@@ -196,7 +196,8 @@ class Resolver {
   void make_output() {
     Tensor dense;
     const nb::tuple shape = memory_shape(result_shape_);
-    call_.output = new_output(call_.first, shape, result_type_, place_.fnuz, kImage, &dense);
+    call_.output =
+        new_output(call_.first, shape, result_type_, place_.fnuz, request_.stream, kImage, &dense);
     call_.args.result = dense.data;
     call_.is_made = true;
     call_.keep.push_back(std::move(dense));

@@ -21,11 +21,16 @@ void bind_device(nb::module_& module) {
       .def_ro("wave_size", &Device::wave_size)
       .def_ro("memory_bytes", &Device::memory_bytes)
       .def("__index__", [](const Device& d) { return d.number; })
+      .def("__str__",
+           [](const Device& d) {
+             return (d.kind == DeviceKind::hip ? "hip:" : "cuda:") + std::to_string(d.index);
+           })
       .def("__repr__", [](const Device& d) {
         return "<" + device_text(d.number) + ": " + d.name + ", " + d.target + ">";
       });
   const nb::call_guard<nb::gil_scoped_release> unlocked;
   module.def("devices", &devices, unlocked);
+  module.def("device", &device, nb::arg("number"), unlocked);
   module.def("why_no_devices", &why_no_devices, unlocked);
   module.def("free_device_workspaces", &free_device_workspaces, unlocked);
 }

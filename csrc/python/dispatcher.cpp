@@ -131,16 +131,19 @@ double scale_value(nb::handle scale) {
   throw InvalidArgument("scale is " + shown(scale) + "; pass a finite number");
 }
 
-// A stream by its handle, or an object of PyTorch that has one.
+// A stream by its handle, or an object that has one: PyTorch's, or ckdisp's.
 CallStream stream_value(nb::handle stream) {
   if (stream.is_none()) return {};
-  const nb::object handle =
-      nb::hasattr(stream, "cuda_stream") ? nb::getattr(stream, "cuda_stream") : nb::borrow(stream);
+  nb::object handle = nb::borrow(stream);
+  for (const char* attribute : {"cuda_stream", "handle"}) {
+    if (nb::hasattr(stream, attribute)) handle = nb::getattr(stream, attribute);
+  }
   std::uintptr_t value = 0;
   if (nb::try_cast(handle, value)) return value;
-  throw InvalidArgument("stream is " + shown(stream) +
-                        "; pass a torch.cuda.Stream, the handle of a HIP stream (0 is the default "
-                        "stream), or None for the current one");
+  throw InvalidArgument(
+      "stream is " + shown(stream) +
+      "; pass a torch.cuda.Stream, a ckdisp.Stream, the handle of a HIP stream (0 is "
+      "the default stream), or None for the current one");
 }
 
 // Without Python's lock; `kernel` is null to have one chosen.

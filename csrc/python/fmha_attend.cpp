@@ -264,7 +264,7 @@ class Attend : FmhaResolver {
   // `empty` is another number for that, of fp32.
   void* result(const nb::tuple& shape, Dtype dtype, bool is_written, float empty = 0) {
     Tensor made;
-    nb::object object = new_output(*q_, shape, dtype, place_.fnuz, kAny, &made);
+    nb::object object = new_output(*q_, shape, dtype, place_.fnuz, stream_, kAny, &made);
     call_.results.push_back({std::move(object)});
     void* data = made.data;
     if (!is_written && made.device < 0) {

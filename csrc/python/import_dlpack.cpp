@@ -154,6 +154,20 @@ Tensor import_direct(const dlpack::Exchange& api, nb::handle object, const char*
   return out;
 }
 
+const dlpack::Tensor* tensor_in(nb::handle capsule, bool* writable) {
+  // The capsule keeps its name: its destructor then gives the tensor back.
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
+    const auto* managed = static_cast<const dlpack::ManagedVersioned*>(
+        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    if (managed->version.major != 1) return nullptr;
+    *writable = (managed->flags & dlpack::kReadOnly) == 0;
+    return &managed->tensor;
+  }
+  if (!PyCapsule_IsValid(capsule.ptr(), "dltensor")) return nullptr;
+  return &static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"))
+              ->tensor;
+}
+
 Tensor import_dlpack(nb::handle object, const char* name, const CallStream& stream,
                      const Ranks& ranks) {
   const int device = index_of(device_of(object, name), object, name);
@@ -162,20 +176,10 @@ Tensor import_dlpack(nb::handle object, const char* name, const CallStream& stre
     ready = as_exported(stream ? *stream : cached().framework_stream(object, device), device);
   }
   nb::object capsule = export_tensor(object, name, ready);
-  // The capsule keeps its name: its destructor then gives the tensor back.
-  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
-    const auto* managed = static_cast<const dlpack::ManagedVersioned*>(
-        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
-    if (managed->version.major == 1) {
-      Tensor out = from_dlpack(managed->tensor, object, Kind::dlpack, name, ranks);
-      out.writable = (managed->flags & dlpack::kReadOnly) == 0;
-      out.keep = std::move(capsule);
-      return out;
-    }
-  } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
-    const auto* managed =
-        static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-    Tensor out = from_dlpack(managed->tensor, object, Kind::dlpack, name, ranks);
+  bool writable = true;
+  if (const dlpack::Tensor* view = tensor_in(capsule, &writable)) {
+    Tensor out = from_dlpack(*view, object, Kind::dlpack, name, ranks);
+    out.writable = writable;
     out.keep = std::move(capsule);
     return out;
   }

@@ -12,6 +12,7 @@ NB_MODULE(_core, module) {
   bind_conv_problem(module);
   bind_fmha_problem(module);
   bind_device(module);
+  bind_device_memory(module);
   bind_dispatcher(module);
   module.def("set_leak_warnings", &nb::set_leak_warnings, nb::arg("on"),
              "Whether objects that live when the process ends are told of on stderr.");

@@ -30,12 +30,12 @@ void check_type(const Tensor& out, Dtype wanted) {
 }
 
 nb::object new_output(const Tensor& like, nb::handle shape, Dtype dtype, bool fnuz,
-                      const Ranks& ranks, Tensor* tensor) {
+                      const CallStream& stream, const Ranks& ranks, Tensor* tensor) {
   nb::object output =
       like.kind == Kind::direct || like.device >= 0
           ? cached().framework_empty(like.object, shape, dtype, like.device >= 0, fnuz)
           : cached().numpy_empty(shape, dtype);
-  *tensor = import_tensor(output, "out", {}, ranks);
+  *tensor = import_tensor(output, "out", stream, ranks);
   if (tensor->device != like.device) {
     throw DeviceError(std::string("the framework of ") + like.name + " (" +
                       class_name(like.object) + ") made a result that is not on the device of " +

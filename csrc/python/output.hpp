@@ -15,10 +15,11 @@ Dtype output_type(nb::handle out_dtype, const std::optional<Tensor>& out, Dtype 
 void check_writable(const Tensor& out);
 void check_type(const Tensor& out, Dtype wanted);
 
-// A new dense row-major tensor of the kind of `like` on its device; *tensor is a view of it. For
-// Kind::dlpack on the CPU it is a NumPy array that finish_output() converts.
+// A new dense row-major tensor of the kind of `like` on its device, ready for the stream of the
+// call; *tensor is a view of it. For Kind::dlpack on the CPU it is a NumPy array that
+// finish_output() converts.
 nb::object new_output(const Tensor& like, nb::handle shape, Dtype dtype, bool fnuz,
-                      const Ranks& ranks, Tensor* tensor);
+                      const CallStream& stream, const Ranks& ranks, Tensor* tensor);
 nb::object finish_output(const Tensor& like, nb::object output);
 
 }  // namespace ckdisp::python

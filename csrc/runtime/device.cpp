@@ -74,7 +74,7 @@ Stream& Stream::operator=(Stream&& other) noexcept {
   return *this;
 }
 
-void Stream::synchronize() const { CurrentDevice(device_)->wait_for_stream(handle_, device_, ""); }
+void Stream::synchronize() const { synchronize_stream(handle_, device_); }
 
 void Stream::wait(const Event& event) const {
   CurrentDevice(device_)->wait_for_event(handle_, event.handle(), device_);
@@ -123,5 +123,15 @@ void fill_async(void* memory, unsigned char value, std::size_t bytes, void* stre
 }
 
 void synchronize(int device) { CurrentDevice(device)->synchronize(device); }
+
+void synchronize_stream(void* stream, int device) {
+  CurrentDevice(device)->wait_for_stream(stream, device, "");
+}
+
+void order_streams(void* earlier, void* later, int device) {
+  const Event event(device);
+  event.record(earlier);
+  CurrentDevice(device)->wait_for_event(later, event.handle(), device);
+}
 
 }  // namespace ckdisp

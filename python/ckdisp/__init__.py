@@ -38,11 +38,20 @@ if TYPE_CHECKING:
     from .codegen.key import KernelKey
     from .codegen.make import make_key, parse_name
     from .codegen.version import VERSION as __version__
+    from .device_array import (
+        DeviceArray,
+        empty,
+        from_dlpack,
+        synchronize,
+        to_device,
+        zeros,
+    )
     from .dispatcher import Dispatcher, Explanation
     from .gpu import devices, free_device_workspaces, why_no_devices
     from .kernel_set import KernelSet
     from .registry import Registry, host_arches
     from .shuffle import shuffle_b
+    from .streams import Event, Stream, current_stream
     from .validate import Validator
 
 _HOMES = {
@@ -50,9 +59,11 @@ _HOMES = {
     "BuildError": "codegen.errors",
     "Candidate": "_core",
     "Device": "_core",
+    "DeviceArray": "device_array",
     "DeviceError": "codegen.errors",
     "Dispatcher": "dispatcher",
     "Error": "codegen.errors",
+    "Event": "streams",
     "Explanation": "dispatcher",
     "FmhaCall": "_core",
     "FmhaProblem": "_core",
@@ -69,11 +80,15 @@ _HOMES = {
     "Plan": "_core",
     "Registry": "registry",
     "Stage": "_core",
+    "Stream": "streams",
     "UnsupportedProblem": "codegen.errors",
     "Validator": "validate",
     "arch": "codegen.arch",
+    "current_stream": "streams",
     "devices": "gpu",
+    "empty": "device_array",
     "free_device_workspaces": "gpu",
+    "from_dlpack": "device_array",
     "generate": "codegen.generate",
     "host_arches": "registry",
     "inspect": "code_objects",
@@ -82,8 +97,11 @@ _HOMES = {
     "parse_name": "codegen.make",
     "reference": "",
     "shuffle_b": "shuffle",
+    "synchronize": "device_array",
+    "to_device": "device_array",
     "torch": "",
     "why_no_devices": "gpu",
+    "zeros": "device_array",
 }
 
 __all__ = [
@@ -92,9 +110,11 @@ __all__ = [
     "BuildError",
     "Candidate",
     "Device",
+    "DeviceArray",
     "DeviceError",
     "Dispatcher",
     "Error",
+    "Event",
     "Explanation",
     "FmhaCall",
     "FmhaProblem",
@@ -111,11 +131,15 @@ __all__ = [
     "Plan",
     "Registry",
     "Stage",
+    "Stream",
     "UnsupportedProblem",
     "Validator",
     "arch",
+    "current_stream",
     "devices",
+    "empty",
     "free_device_workspaces",
+    "from_dlpack",
     "generate",
     "host_arches",
     "inspect",
@@ -124,7 +148,10 @@ __all__ = [
     "parse_name",
     "reference",
     "shuffle_b",
+    "synchronize",
+    "to_device",
     "why_no_devices",
+    "zeros",
 ]
 
 

@@ -305,6 +305,64 @@ class Device:
 def devices() -> list[Device]: ...
 def why_no_devices() -> str: ...
 def free_device_workspaces() -> None: ...
+def device(number: int) -> Device: ...
+
+class Memory:
+    """Memory of one device, freed with the object."""
+
+    def __init__(self, bytes: int, device: int) -> None: ...
+    @property
+    def address(self) -> int:
+        """0 where there are no bytes."""
+
+class Event:
+    """A point in a stream's work, with its time."""
+
+    def __init__(self, device: int) -> None: ...
+    def record(self, stream: int) -> None: ...
+    def synchronize(self) -> None: ...
+    def done(self) -> bool: ...
+    @staticmethod
+    def milliseconds(start: Event, stop: Event) -> float: ...
+
+class Stream:
+    """A queue of work on one device."""
+
+    def __init__(self, device: int) -> None: ...
+    @property
+    def handle(self) -> int: ...
+    def wait(self, event: Event) -> None:
+        """Later work comes after the event."""
+
+def copy_in(to: int, host: int, bytes: int, stream: int, device: int) -> None: ...
+def copy_out(host: int, source: int, bytes: int, stream: int, device: int) -> None: ...
+def copy_within(to: int, source: int, bytes: int, stream: int, device: int) -> None:
+    """Puts the copy on the stream."""
+
+def fill_zero(memory: int, bytes: int, stream: int, device: int) -> None:
+    """Puts a memset on the stream."""
+
+def synchronize(device: int) -> None: ...
+def synchronize_stream(stream: int, device: int) -> None: ...
+def order_streams(earlier: int, later: int, device: int) -> None:
+    """Later work of the stream `later` comes after all that `earlier` holds now."""
+
+def export_view(
+    owner: object,
+    address: int,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    type: tuple[int, int],
+    device: tuple[int, int],
+    max_version: tuple[int, int] | None,
+) -> Any:
+    """A capsule of DLPack that keeps `owner` alive."""
+
+def import_view(
+    capsule: object,
+) -> tuple[int, list[int], list[int], tuple[int, int], tuple[int, int]]:
+    """What a capsule of DLPack says: address, shape, strides in elements, (code, bits), (device
+    type, index). The memory is valid while the capsule lives."""
 
 Problem = GemmProblem | GroupedConvProblem | FmhaProblem
 

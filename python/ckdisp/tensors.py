@@ -16,10 +16,10 @@ import numpy as np
 from .codegen.enums import DTYPE
 from .codegen.errors import InvalidArgument, InvalidKey, suggest
 
-_NUMPY = {"fp32": "float32", "fp16": "float16", "int8": "int8", "int32": "int32"}
-_ML_DTYPES = {"bf16": "bfloat16", "fp8": "float8_e4m3fn", "bf8": "float8_e5m2"}
-_FNUZ = {"fp8": "float8_e4m3fnuz", "bf8": "float8_e5m2fnuz"}  # on gfx90a and gfx942
-_NAMES = {v: k for names in (_NUMPY, _ML_DTYPES, _FNUZ) for k, v in names.items()}
+NUMPY = {"fp32": "float32", "fp16": "float16", "int8": "int8", "int32": "int32"}
+ML_DTYPES = {"bf16": "bfloat16", "fp8": "float8_e4m3fn", "bf8": "float8_e5m2"}
+FNUZ = {"fp8": "float8_e4m3fnuz", "bf8": "float8_e5m2fnuz"}  # on gfx90a and gfx942
+_NAMES = {v: k for names in (NUMPY, ML_DTYPES, FNUZ) for k, v in names.items()}
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -28,8 +28,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     Raises :class:`InvalidArgument` when ``ml_dtypes`` is needed and not installed.
     """
     DTYPE.code(name, "dtype")
-    if name in _NUMPY:
-        return np.dtype(_NUMPY[name])
+    if name in NUMPY:
+        return np.dtype(NUMPY[name])
     try:
         import ml_dtypes
     except ImportError:
@@ -37,14 +37,14 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
             f"NumPy arrays of {name} need the package ml_dtypes; install it with "
             "`pip install ml_dtypes`, or ask for out_dtype='fp32'"
         ) from None
-    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, ML_DTYPES[name]))
     return dtype
 
 
 def extension_dtype(dtype: np.dtype[Any]) -> str | None:
     """The element type of a dtype of ``ml_dtypes``; None for every other dtype."""
     ml_dtypes = sys.modules.get("ml_dtypes")
-    for name, attribute in _ML_DTYPES.items():
+    for name, attribute in ML_DTYPES.items():
         if ml_dtypes is not None and dtype.type is getattr(ml_dtypes, attribute):
             return name
     return None
@@ -88,7 +88,9 @@ def empty_like_kind(
     It is on the CPU, or ``on_device`` where ``like`` is; ``fnuz`` is the encoding of fp8 there.
     """
     kind: type = type(like)
-    element = _FNUZ[dtype] if fnuz and dtype in _FNUZ else (_NUMPY | _ML_DTYPES)[dtype]
+    if _is_ours(like):
+        return _ours().empty(shape, FNUZ.get(dtype, dtype) if fnuz else dtype, like.device)
+    element = FNUZ[dtype] if fnuz and dtype in FNUZ else (NUMPY | ML_DTYPES)[dtype]
     if not on_device:
         return _empty(kind, element)(shape, device="cpu")
     try:
@@ -113,19 +115,22 @@ def channels_second(tensor: Any) -> Any:
 
 def as_bytes(tensor: Any) -> Any:
     """A view of an int8 tensor as uint8."""
-    if isinstance(tensor, np.ndarray):
+    if isinstance(tensor, np.ndarray) or _is_ours(tensor):
         return tensor.view(np.uint8)
     return tensor.view(_module_of(type(tensor)).uint8)
 
 
 def copy_of(tensor: Any) -> Any:
     """A dense copy of a tensor, of the same framework."""
+    if _is_ours(tensor):
+        return tensor.copy()
     return tensor.clone().contiguous() if hasattr(tensor, "clone") else np.array(tensor, order="C")
 
 
-def current_stream(tensor: Any, index: int) -> int:
-    """The handle of the stream that PyTorch or CuPy works on; the default stream of others.
+def framework_stream(tensor: Any, index: int) -> int:
+    """The handle of the stream that PyTorch or CuPy works on, or that of ckdisp's own arrays.
 
+    It is the default stream of others.
     ``index`` is the device's in its runtime.
     """
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
@@ -133,6 +138,8 @@ def current_stream(tensor: Any, index: int) -> int:
         return int(torch.cuda.current_stream(index).cuda_stream)
     if cupy is not None and isinstance(tensor, cupy.ndarray):
         return int(cupy.cuda.get_current_stream(index).ptr)
+    if _is_ours(tensor):
+        return _ours().current_stream(tensor.device).handle  # type: ignore[no-any-return]
     return 0
 
 
@@ -143,6 +150,16 @@ def convert_like(like: Any, array: np.ndarray[Any, Any]) -> Any:
         return framework.from_dlpack(array)
     except (BufferError, RuntimeError, TypeError, ValueError):
         return framework.asarray(array)  # an element type that NumPy does not export
+
+
+def _ours() -> Any:
+    """The module of ckdisp's own arrays in device memory; None while nobody has used one."""
+    return sys.modules.get("ckdisp.device_array")
+
+
+def _is_ours(tensor: Any) -> bool:
+    module = _ours()
+    return module is not None and isinstance(tensor, module.DeviceArray)
 
 
 def _framework(like: Any) -> Any:

@@ -112,6 +112,10 @@ void copy_async(void* to, const void* from, std::size_t bytes, Copy kind, void* 
 void fill_async(void* memory, unsigned char value, std::size_t bytes, void* stream, int device = 0);
 // Until all work of a device is done; throws when some of it failed.
 void synchronize(int device = 0);
+// The same for one stream, by its handle; null is the default stream.
+void synchronize_stream(void* stream, int device = 0);
+// Later work of the stream `later` comes after all that `earlier`, another one, holds now.
+void order_streams(void* earlier, void* later, int device = 0);
 
 // Frees the scratch memory that dispatchers keep for each stream, after waiting for its use. Good
 // before a stream is destroyed, and when memory is short; later calls take new memory.
