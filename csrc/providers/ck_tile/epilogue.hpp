@@ -73,6 +73,29 @@ struct DirectEpilogue : Ck {
   }
 };
 
+// Whether CK adds elements of C through plain pointers. Elsewhere it does so by instructions that
+// check the range of C: see CK_TILE_USE_AMD_BUFFER_ATOMIC_ADD_FLOAT and buffer_view::atomic_add.
+template <class C>
+constexpr bool adds_by_pointer(Arch arch) {
+  if (is_family(arch, "rdna3")) return !std::is_same_v<C, ck::int32_t>;
+  return std::is_same_v<C, ck::bf16_t> && arch != Arch::gfx950;
+}
+
+// Additions to C that end at its last row. CK pads only the contiguous side of C, and leaves the
+// rows behind M to the check of the range.
+template <class Ck>
+struct BoundedEpilogue : Ck {
+  template <class CWindow, class AccTile, class DWindows>
+  CK_TILE_DEVICE void operator()(CWindow& c, const AccTile& acc, const DWindows& ds,
+                                 void* lds = nullptr) {
+    const auto lengths = c.get_window_lengths();
+    const auto view = ck::pad_tensor_view(c.get_bottom_tensor_view(), lengths,
+                                          ck::sequence</*rows=*/true, /*columns=*/false>{});
+    auto window = ck::make_tile_window(view, lengths, c.get_window_origin());
+    Ck::operator()(window, acc, ds, lds);
+  }
+};
+
 // The epilogue of a key, with or without atomic additions to C; each op has its own.
 template <class Key, bool Atomic>
 struct EpilogueOf;

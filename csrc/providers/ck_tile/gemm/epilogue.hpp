@@ -54,9 +54,11 @@ struct EpilogueOf<Key, Atomic> {
       typename Loop::CLayout, F, key.tile[0], key.tile[1], key.pad_m, key.pad_n, key.warp[0],
       key.warp[1], key.warp[2], Loop::Problem::TransposeC, stores_raw, operation>>;
 
-  using type = std::conditional_t<
+  using Unbounded = std::conditional_t<
       is_shuffled, ShuffledEpilogue<Shuffled, limit_to_int8>,
       DirectEpilogue<Direct, F, key.num_d, is_fused, key.dtype_c == Dtype::int8>>;
+  static constexpr bool is_bounded = Atomic && adds_by_pointer<C>(key.arch);
+  using type = std::conditional_t<is_bounded, BoundedEpilogue<Unbounded>, Unbounded>;
 };
 
 }  // namespace ckdisp::tile
