@@ -49,6 +49,7 @@ _CK_FILES = {
     "struct GroupedConvTraits { bool FixedVectorSize; };",
     f"{_CONV}/kernel/grouped_convolution_forward_kernel.hpp": "index_t n_per_split = 1;",
     f"{_FMHA}/tile_fmha_traits.hpp": "template <bool kHasLogitsSoftCap_, bool kSkipMinSeqlenQ_>",
+    f"{_FMHA}/block_fmha_pipeline_qr_ks_vs_async.hpp": "store(LdsSeq.at(number<k0_loops>{}));",
     f"{_FMHA}/block_fmha_pipeline_qr_ks_vs_async_trload.hpp": "",
     f"{_FMHA}/block_fmha_fwd_v3_pipeline.hpp": "",
 }

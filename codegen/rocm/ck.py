@@ -23,6 +23,8 @@ _CONV = "ops/grouped_convolution/utils/grouped_convolution_utils.hpp"
 _CONV_FORWARD = "ops/grouped_convolution/kernel/grouped_convolution_forward_kernel.hpp"
 _FMHA = "ops/fmha/pipeline/tile_fmha_traits.hpp"
 _FMHA_PIPELINE = "ops/fmha/pipeline/block_fmha_{}.hpp"
+# Waves wait where the last step of K and the first of V have one buffer.
+_BARRIER = r"LdsSeq\.at\(number<k0_loops - 1>\{\}\)\s*==\s*LdsSeq\.at\(number<k0_loops>\{\}\)"
 _PIPELINE = "ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_{}.hpp"
 # What a header must contain for the headers to have a feature. CK carries no usable version: the
 # file with its number is written by CK's own build and lacks in packages of the headers.
@@ -41,6 +43,11 @@ _FEATURES = {
     "conv_merged_groups": (_CONV, r"\bNumGroupsToMerge_\b"),
     "conv_explicit_gemm": (_CONV, r"\bExplicitGemm_\b"),
     "fmha": (_FMHA, r"\bkHasLogitsSoftCap_\b.*\bkSkipMinSeqlenQ_\b"),
+    "fmha_async_barrier": (_FMHA_PIPELINE.format("pipeline_qr_ks_vs_async"), _BARRIER),
+    "fmha_prefill_barrier": (
+        _FMHA_PIPELINE.format("batch_prefill_pipeline_qr_ks_vs_async"),
+        _BARRIER,
+    ),
     "fmha_trload": (_FMHA_PIPELINE.format("pipeline_qr_ks_vs_async_trload"), ""),
     "fmha_v3": (_FMHA_PIPELINE.format("fwd_v3_pipeline"), ""),
     "fmha_v3_soft_cap": (_FMHA_PIPELINE.format("fwd_v3_pipeline"), r"\bkHasLogitsSoftCap\b"),

@@ -32,7 +32,15 @@ LEFT_OUT = (
         r"",
         "pipeline_arch: CK lists it for every target, but its loads exist on CDNA only",
     ),
+    (
+        ("fmha.fwd",),
+        ("gfx90a", "gfx942", "gfx950"),
+        r"_d(96|192)_\w+_qr_async_v",
+        "headers_async_barrier: waves overwrite keys that others read, in steps of these heads",
+    ),
 )
+# What we build in place of the last: the same in the pipeline qr.
+INSTEAD = r"fmha_fwd_d(96|192)_b?fp?16_\w+_qr_v\w+_(nbias|alibi)_"
 # What we build and CK does not list, by family and receipt.
 ADDED = {
     ("fmha.splitkv", 4): (
@@ -61,7 +69,10 @@ def test_curated_kernels_are_those_of_cks_generator(arch, receipt):
             assert not names, ADDED[family, receipt]
             assert ours
         else:
-            assert set(ours) == names, family
+            assert names <= set(ours), family
+            added = set(ours) - names
+            assert all(re.match(INSTEAD, name) for name in added), family
+            assert not added or (family == "fmha.fwd" and not arch.startswith("gfx12"))
 
 
 @pytest.mark.parametrize("entry", LEFT_OUT, ids=[entry[3].partition(":")[0] for entry in LEFT_OUT])

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from fake_rocm import make_ck, make_rocm
+from fmha_keys import fmha_key
 
 from ckdisp.codegen.errors import BuildError
 from ckdisp.codegen.generate import generate
+from ckdisp.codegen.kernel_set import KernelSet
 from ckdisp.codegen.make import make_key
 from ckdisp.codegen.ops import op
 from ckdisp.codegen.ops.conv.feature_rules import RULES as CONV_RULES
@@ -107,3 +109,43 @@ def test_nothing_is_written_for_headers_that_lack_something(tmp_path: Path) -> N
     assert f"{keys[0].name}: headers_compasync: the CK Tile headers have no" in str(e.value)
     assert keys[1].name not in str(e.value)
     assert not (tmp_path / "out").exists()
+
+
+# Steps along the head, tile and step of the keys; whether K and V have one buffer there. CK's own
+# table and formula for three buffers: ops/fmha/pipeline/block_fmha_pipeline_qx_ks_vs_custom_policy.
+STEPS = [
+    ((128, 64, 32, 64, 32, 64), 64, False),
+    ((128, 128, 32, 128, 32, 96), 96, True),
+    ((128, 128, 32, 128, 64, 96), 96, False),
+    ((128, 128, 32, 128, 32, 128), 128, False),
+    ((128, 128, 32, 160, 32, 160), 160, False),
+    ((128, 128, 32, 192, 32, 192), 192, True),
+    ((128, 128, 32, 192, 64, 192), 192, False),
+    ((128, 128, 32, 256, 32, 256), 256, False),
+]
+
+
+@pytest.mark.parametrize("family", ["fwd", "batch_prefill"])
+@pytest.mark.parametrize(("tile", "hdim", "races"), STEPS)
+def test_waves_of_qr_async_that_race_need_newer_headers(
+    family: str, tile: tuple[int, ...], hdim: int, races: bool
+) -> None:
+    pads = (1, 1, 1, 1)
+    key = fmha_key(family, "gfx942", tile=tile, hdim=hdim, pipeline="qr_async", padding=pads)
+    rule = {"fwd": "headers_async_barrier", "batch_prefill": "headers_prefill_barrier"}[family]
+    present = {r.feature for r in FMHA_RULES if not r.absent}
+    assert op("fmha").missing_features(key, present) == []
+    (feature,) = (r.feature for r in FMHA_RULES if r.name == rule)
+    found = op("fmha").missing_features(key, present - {feature})
+    assert [r.rule for r in found] == [rule] * races
+    assert all("others still read" in r.reason and "; use " in r.reason for r in found)
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
+def test_no_curated_kernel_needs_waves_that_wait(arch: str) -> None:
+    present = {r.feature for r in FMHA_RULES if not r.absent}
+    present -= {"fmha_async_barrier", "fmha_prefill_barrier"}
+    for family in ("fmha.fwd", "fmha.batch_prefill"):
+        keys = KernelSet.sweep(family, arch)
+        assert {key.pipeline for key in keys} >= {"qr_async"}
+        assert all(op("fmha").missing_features(key, present) == [] for key in keys)

@@ -247,6 +247,20 @@ def test_features_are_read_from_the_headers(tmp_path: Path) -> None:
     assert newer - other == {"comp_v6"}
 
 
+def test_headers_in_which_waves_wait_are_told_apart(tmp_path: Path) -> None:
+    root = str(make_rocm(tmp_path / "rocm"))
+    barriers = {"fmha_async_barrier", "fmha_prefill_barrier"}
+    assert not barriers & HipToolchain.find(root, env={}).features()
+    waits = "if constexpr(LdsSeq.at(number<k0_loops - 1>{}) ==\n LdsSeq.at(number<k0_loops>{}))"
+    for name, wanted in zip(
+        ("pipeline_qr", "batch_prefill_pipeline_qr"), sorted(barriers), strict=True
+    ):
+        file = f"ops/fmha/pipeline/block_fmha_{name}_ks_vs_async.hpp"
+        headers = make_ck(tmp_path / name, {file: waits})
+        found = HipToolchain.find(root, str(headers), env={}).features()
+        assert barriers & found == {wanted}
+
+
 def test_flags_are_tried_before_use(tmp_path: Path) -> None:
     found = HipToolchain.find(str(make_rocm(tmp_path / "rocm")), env={})
     assert found.accepts("-O2") and found.accepts("-mllvm", "-x=1", arch="gfx1201")

@@ -9,6 +9,31 @@ from ..features import FeatureRule, missing
 from .key import FmhaKey
 
 _PREFILL = "fmha.batch_prefill"
+# CK's buffers of the LDS for the last step of K and the first of V, by the numbers of both steps.
+_BUFFERS = {
+    (4, 4): (1, 0),
+    (4, 2): (1, 2),
+    (2, 4): (2, 0),
+    (3, 3): (0, 1),
+    (3, 4): (0, 0),
+    (2, 2): (2, 1),
+}
+_RACE = (
+    "in qr_async of the CK Tile headers waves store the first step of V where others still read "
+    "the last of K, for so many steps along the head and the keys; use pipeline qr, other steps, "
+    "or headers in which the waves wait"
+)
+
+
+def _share_a_buffer(key: FmhaKey) -> bool:
+    """Whether the last step of K and the first of V have one buffer of the three in the LDS."""
+    if key.pipeline != "qr_async":
+        return False
+    steps_k, steps_v = key.tile[5] // key.tile[2], key.tile[1] // key.tile[4]
+    others = ((steps_k - 1) % 3, 2 - (steps_v - 1) % 3)
+    last_k, first_v = _BUFFERS.get((steps_k, steps_v), others)
+    return last_k == first_v
+
 
 RULES: tuple[FeatureRule, ...] = (
     FeatureRule(
@@ -17,6 +42,18 @@ RULES: tuple[FeatureRule, ...] = (
         lambda k: True,
         "the CK Tile headers have no attention whose kernels cap scores and skip sequences; "
         "use newer headers (ROCm 7.1 has them)",
+    ),
+    FeatureRule(
+        "headers_async_barrier",
+        "fmha_async_barrier",
+        lambda k: k.family == "fmha.fwd" and _share_a_buffer(k),
+        _RACE,
+    ),
+    FeatureRule(
+        "headers_prefill_barrier",
+        "fmha_prefill_barrier",
+        lambda k: k.family == _PREFILL and _share_a_buffer(k),
+        _RACE,
     ),
     FeatureRule(
         "headers_trload",
