@@ -38,10 +38,10 @@ def compile_library(folder: Path, name: str = "libnaive.so", *options: str) -> P
     return compile_cpp(folder, name, [SOURCE], "-std=c++17", "-shared", "-fPIC", *options)
 
 
-def compile_fmha(folder: Path) -> Path:
+def compile_fmha(folder: Path, *options: str) -> Path:
     """The shared library of naive attention kernels below ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    options = ("-std=c++17", "-shared", "-fPIC")
+    options = ("-std=c++17", "-shared", "-fPIC", *options)
     return compile_cpp(folder, "libnaive_fmha.so", [FMHA_SOURCE], *options)
 
 

@@ -320,7 +320,9 @@ void bind_dispatcher(nb::module_& module) {
           "Name out of the catalogue of reasons; 'none' when supported.")
       .def_ro("text", &Candidate::text, "Why not, in words.")
       .def_ro("cost", &Candidate::cost, "Only the order matters.")
-      .def_ro("rank", &Candidate::rank, "0 is chosen; -1 when not supported.");
+      .def_ro("rank", &Candidate::rank, "Place in the preference, from 0; -1 when not supported.")
+      .def_ro("chosen", &Candidate::chosen,
+              "Whether select() and plan() take it: none is where they raise.");
   nb::class_<Stage>(module, "Stage", "One step of a plan.")
       .def_ro("kernel", &Stage::kernel)
       .def_prop_ro(

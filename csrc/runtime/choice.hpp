@@ -126,7 +126,7 @@ template <class Problem>
 Candidate examine(const Question<Problem>& question, Kernel kernel) {
   const auto& [view, problem, launch, target, first] = question;
   Refusal refusal{};
-  Candidate out{kernel, false, Reason::none, "", 0, -1};
+  Candidate out{kernel, false, Reason::none, "", 0, -1, false};
   const bool may_run = target.rank(kernel) != Target::kNever;
   // Only a CPU kernel's checks may hold instructions that this machine lacks.
   const bool may_ask = may_run || is_gpu(kernel.arch());

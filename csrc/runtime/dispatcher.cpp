@@ -274,6 +274,27 @@ struct Dispatcher::Impl {
     for (auto it = all.begin(); it != end; ++it) it->rank = place++;
   }
 
+  // Marks the kernels that a call would take; none where it would throw.
+  template <class Problem>
+  void mark_chosen(std::vector<Candidate>& all, const Problem& problem,
+                   const Launch& launch) const {
+    Decision<Problem> decision;
+    try {
+      decision = decide(problem, launch);
+    } catch (const KernelNotFound&) {
+      return;
+    } catch (const UnsupportedProblem&) {
+      return;
+    } catch (const DeviceError&) {
+      return;
+    }
+    for (Candidate& candidate : all) {
+      for (int i = 0; i < decision.count; ++i) {
+        candidate.chosen |= decision.choices[i].kernel == candidate.kernel.record();
+      }
+    }
+  }
+
   Registry registry;
   DispatcherOptions options;
   Target home;  // of calls without a device
@@ -304,6 +325,7 @@ std::vector<Candidate> Dispatcher::explain_data(const Data& problem, Launch laun
   std::vector<Candidate> all = detail::examine_all(question);
   impl_->rank(all, problem, target);
   impl_->explain_followers(all, question);
+  impl_->mark_chosen(all, problem, launch);
   return all;
 }
 

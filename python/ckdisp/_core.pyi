@@ -172,7 +172,11 @@ class Candidate:
 
     @property
     def rank(self) -> int:
-        """0 is chosen; -1 when not supported."""
+        """Place in the preference, from 0; -1 when not supported."""
+
+    @property
+    def chosen(self) -> bool:
+        """Whether select() and plan() take it: none is where they raise."""
 
 class Stage:
     """One step of a plan."""

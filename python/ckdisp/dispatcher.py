@@ -26,13 +26,19 @@ Padding = int | Sequence[int] | Sequence[tuple[int, int]]
 class Explanation(list[Candidate]):
     """What a dispatcher thinks of every kernel: the supporting ones by rank, then the others.
 
-    ``str()`` of it is a table.
+    Where the problem takes several kernels, those of each stage have ranks of their own. ``str()``
+    of it is a table.
     """
+
+    @property
+    def chosen(self) -> list[Kernel]:
+        """The kernels that a call would take; none where :meth:`Dispatcher.select` raises."""
+        return [c.kernel for c in self if c.chosen]
 
     def __str__(self) -> str:
         rows = [("rank", "kernel", "reason", "why")]
         for c in self:
-            why = f"cost {c.cost:.4g}" if c.supported else c.text
+            why = f"cost {c.cost:.4g}{', chosen' * c.chosen}" if c.supported else c.text
             rank = str(c.rank) if c.supported else "-"
             rows.append((rank, c.kernel.name, "-" if c.supported else c.reason, why))
         widths = [max(len(row[i]) for row in rows) for i in range(3)]

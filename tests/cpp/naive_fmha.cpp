@@ -437,7 +437,9 @@ template <class T>
 void add_all() {
   add<T, Family::fmha_fwd>();
   add<T, Family::fmha_splitkv>();
+#ifndef NAIVE_FMHA_WITHOUT_COMBINE
   add<T, Family::fmha_splitkv_combine>();
+#endif
   add<T, Family::fmha_pagedkv>();
   add<T, Family::fmha_appendkv>();
   add<T, Family::fmha_batch_prefill>();

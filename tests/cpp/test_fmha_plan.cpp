@@ -234,13 +234,17 @@ void explains_every_stage() {
   const Dispatcher dispatcher(all_kernels());
   const std::vector<Candidate> all = dispatcher.explain(example(Family::fmha_bwd_dq_dk_dv));
   CHECK(all.size() == 6);
-  for (int i = 0; i < 3; ++i) CHECK(all[static_cast<std::size_t>(i)].rank == 0);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(all[static_cast<std::size_t>(i)].rank == 0 && all[static_cast<std::size_t>(i)].chosen);
+  }
   CHECK(all[0].kernel.name() == std::string("main"));
-  CHECK(all[3].reason == Reason::family && all[3].rank == -1);
+  CHECK(all[3].reason == Reason::family && all[3].rank == -1 && !all[3].chosen);
   const Dispatcher alone(
       mock::registry({recorder("split", key_of(Family::fmha_splitkv), no_bytes)}));
   CHECK_THROWS(alone.select(example(Family::fmha_splitkv)), KernelNotFound,
                "ckdisp generate fmha.splitkv_combine --arch");
+  const std::vector<Candidate> split = alone.explain(example(Family::fmha_splitkv));
+  CHECK(split.size() == 1 && split[0].supported && split[0].rank == 0 && !split[0].chosen);
 }
 
 void repeated_calls_allocate_nothing() {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from installed import needs_prebuilt
+from naive_kernels import compile_fmha
 
 import ckdisp
 from ckdisp.cli.app import app
@@ -52,11 +54,29 @@ def test_select_prints_the_name_that_the_dispatcher_takes() -> None:
 def test_explain_shows_every_stage(family: str, stages: set[str]) -> None:
     arguments = ("explain", family, *SHAPE, "--dtype", "bf16" if len(stages) == 3 else "fp32")
     document = json.loads(run(*arguments, "--json").stdout)
-    chosen = {c["kernel"] for c in document["candidates"] if c["rank"] == 0}
+    chosen = {c["kernel"] for c in document["candidates"] if c["chosen"]}
+    assert chosen == {c["kernel"] for c in document["candidates"] if c["rank"] == 0}
     assert {ckdisp.parse_name(name).family for name in chosen} == stages
     every = {ckdisp.parse_name(c["kernel"]).family for c in document["candidates"]}
     assert every == stages
     assert run(*arguments).stdout.count("chosen") == len(stages)
+
+
+def test_explain_chooses_nothing_where_select_fails(tmp_path: Path) -> None:
+    # Both kernels of the family can serve, and nothing can sum up what they make.
+    library = compile_fmha(tmp_path, "-DNAIVE_FMHA_WITHOUT_COMBINE")
+    arguments = ("fmha.splitkv", *SHAPE, "--library", library)
+    selected, explained = run("select", *arguments), run("explain", *arguments)
+    assert (selected.exit_code, explained.exit_code) == (1, 1)
+    assert "chosen" not in explained.stdout
+    assert "no kernel for fmha.splitkv_combine" in selected.stderr
+    assert explained.stderr == selected.stderr
+    document = json.loads(run("explain", *arguments, "--json").stdout)
+    supported = [c for c in document["candidates"] if c["supported"]]
+    assert supported and not any(c["chosen"] for c in document["candidates"])
+    registry = ckdisp.Registry.load(library)
+    problem = ckdisp.FmhaProblem("fmha.splitkv", batch=2, heads=4, lengths=(9, 33), head_dim=16)
+    assert ckdisp.Dispatcher(registry).explain(problem).chosen == []
 
 
 @needs_prebuilt

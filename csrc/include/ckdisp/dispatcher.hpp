@@ -40,7 +40,10 @@ struct Candidate {
   Reason reason;     // Reason::none when supported
   std::string text;  // why not, in words
   double cost;       // only the order matters; 0 when not supported
-  int rank;          // place in the dispatcher's preference, 0 is chosen; -1 when not supported
+  int rank;          // place in the dispatcher's preference, from 0; -1 when not supported
+  // Whether select() and plan() take it. None is, whatever its rank, where they throw: a problem of
+  // several stages may lack the kernel of one.
+  bool chosen = false;
 };
 
 enum class StageKind {

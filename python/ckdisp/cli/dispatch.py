@@ -53,10 +53,11 @@ def explain_command(
 ) -> None:
     """Show every candidate kernel for a problem and why it loses or wins.
 
-    Costs are estimates of which only the order matters. The exit code is 1 if no kernel supports
-    the problem.
+    Costs are estimates of which only the order matters. Where `ckdisp select` finds no kernel,
+    none is chosen: its error follows, and the exit code is 1.
     """
-    candidates = source.dispatcher(problem, arch).explain(problem.make())
+    dispatcher, asked = source.dispatcher(problem, arch), problem.make()
+    candidates = dispatcher.explain(asked)
     if as_json:
         print_json({"problem": problem.to_dict(), "candidates": [_to_dict(c) for c in candidates]})
     else:
@@ -66,17 +67,16 @@ def explain_command(
             [_cells(c) for c in candidates],
             right=("rank", "cost"),
             colours=[
-                "green" if c.rank == 0 else None if c.supported else "bright_black"
-                for c in candidates
+                "green" if c.chosen else None if c.supported else "bright_black" for c in candidates
             ],
         )
-    if not any(c.supported for c in candidates):
-        raise SystemExit(1)
+    if not candidates.chosen:
+        dispatcher.select(asked)  # raises
 
 
 def _cells(candidate: Candidate) -> tuple[str, ...]:
     if candidate.supported:
-        why = "chosen" if candidate.rank == 0 else ""
+        why = "chosen" if candidate.chosen else ""
         return (
             str(candidate.rank),
             f"{candidate.cost:.4g}",
@@ -96,4 +96,5 @@ def _to_dict(candidate: Candidate) -> dict[str, Any]:
         "text": candidate.text,
         "cost": candidate.cost if candidate.supported else None,
         "rank": candidate.rank if candidate.supported else None,
+        "chosen": candidate.chosen,
     }
