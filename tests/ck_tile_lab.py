@@ -102,6 +102,12 @@ def fmha_symbol(key: KernelKey, variant: int = 0) -> str:
     )
 
 
+def pages_symbol(key: KernelKey) -> str:
+    """The mangled name of the kernel that copies a list of pages."""
+    name = f"ckdisp_key_{key.name}"
+    return f"_Z12ckdisp_pagesI{len(name)}{name}EvN6ckdisp4tile5PagesIT_E4ArgsE"
+
+
 @dataclass(frozen=True)
 class Driver:
     """A program that calls kernels: it answers commands."""
@@ -155,7 +161,7 @@ def _stand_in(folder: Path, key: KernelKey) -> Path:
     attributes = "__attribute__((global, amdgpu_flat_work_group_size(1, 1024)))"
     bounds = 24 if getattr(key, "elementwise", None) == "clamp" else 0
     least = 16 if key.op == "fmha" else 64 + bounds  # bytes of the arguments
-    sizes = {**dict.fromkeys(symbols, least), convert_symbol(key): 24}
+    sizes = {**dict.fromkeys(symbols, least), convert_symbol(key): 24, pages_symbol(key): 40}
     lines = ["template <int size> struct Args { char bytes[size]; };"]
     lines += [f'extern "C" {attributes} void {s}(Args<{n}>) {{}}' for s, n in sizes.items()]
     source.write_text("\n".join(lines))
@@ -224,6 +230,7 @@ __all__ = [
     "embed",
     "fmha_symbol",
     "launches",
+    "pages_symbol",
     "symbol",
     "variant_symbol",
     "write_headers",

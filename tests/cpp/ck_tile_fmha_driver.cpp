@@ -24,6 +24,7 @@ struct Call {
   FmhaArgs a;
   std::int64_t device = 0, at = 0x10000;
   std::int64_t lengths_of_k = 0;  // whether sequences of K have lengths of their own
+  std::int64_t no_q = 0;          // whether there is no Q
 };
 
 struct Name {
@@ -105,7 +106,7 @@ FmhaProblemData problem_of(const FmhaKey& key) {
 Call read_call(const FmhaKey& key) {
   Call call;
   FmhaProblemData& p = call.p = problem_of(key);
-  std::int64_t stride_q = 0;
+  std::int64_t stride_q = 0, stride_dk = 0;
   char name[32];
   std::int64_t value = 0;
   while (std::scanf("%31s", name) == 1 && std::strcmp(name, ".") != 0) {
@@ -128,6 +129,10 @@ Call read_call(const FmhaKey& key) {
       p.dropout = value != 0;
     } else if (is("stride_q")) {
       stride_q = value;
+    } else if (is("stride_dk")) {
+      stride_dk = value;
+    } else if (is("no_q")) {
+      call.no_q = value;
     } else if (is("device")) {
       call.device = value;
     } else if (is("at")) {
@@ -147,6 +152,7 @@ Call read_call(const FmhaKey& key) {
   }
   set_strides(&p);
   if (stride_q != 0) p.q.row = stride_q;
+  if (stride_dk != 0) p.dk = {p.seqlen_k * stride_dk, p.hdim_q, stride_dk};
   return call;
 }
 
@@ -160,6 +166,7 @@ void place(Call* call, void* memory) {
   };
   FmhaArgs& a = call->a;
   a.q = at();
+  if (call->no_q != 0) a.q = nullptr;
   a.k = at();
   a.v = at();
   a.o = at();
@@ -178,15 +185,12 @@ void place(Call* call, void* memory) {
   a.k_new = at();
   a.v_new = at();
   a.d_o = at();
-  a.dq = at();
-  a.dk = at();
-  a.dv = at();
   a.lse_acc = static_cast<float*>(at());
   a.o_acc = static_cast<float*>(at());
   a.delta = static_cast<float*>(at());
   // The emulated device zeroes these.
   a.dq_acc = static_cast<float*>(memory);
-  a.dbias = memory;
+  a.dq = a.dk = a.dv = a.dbias = memory;
   a.scale = 0.5f;
   a.soft_cap = 30;
   a.dropout_p = 0.25f;
@@ -217,7 +221,7 @@ int main() {
       std::printf("%.9g\n", kernel.cost(&call.p, &launch));
     } else if (is("run")) {
       place(&call, memory);
-      std::printf("%s\n", run_stages(kernel, &call.p, &call.a, nullptr, launch).c_str());
+      std::printf("%s\n", run_stages(kernel, &call.p, &call.a, memory, launch).c_str());
     } else {
       return 4;
     }

@@ -42,9 +42,18 @@ KEYS = {
     "scaled": fmha_key("splitkv_combine", "gfx942", dtype="fp8", qscale="pertensor"),
     "pages": fmha_key("pagedkv", "gfx942"),
     "prefill": fmha_key("batch_prefill", "gfx942"),
+    "windows": fmha_key("batch_prefill", "gfx942", mask="generic"),
+    "split_alibi": fmha_key(
+        "splitkv", "gfx942", padding=(1, 1, 0, 0), bias="alibi", mask="generic"
+    ),
     "append": fmha_key("appendkv", "gfx942", padding=_PADS, rope="interleaved"),
     "dot": fmha_key("bwd_dot_do_o", "gfx942"),
     "main": fmha_key("bwd_dq_dk_dv", "gfx942", mask="generic", bias="bias", dbias=True),
+    "sequences": fmha_key(
+        "bwd_dq_dk_dv", "gfx942", mode="group", bias="bias", dbias=True, mask="generic"
+    ),
+    "alibi": fmha_key("bwd_dq_dk_dv", "gfx942", mode="group", bias="alibi", mask="generic"),
+    "far": fmha_key("fwd", "gfx942", bias="alibi", mask="generic", padding=_PADS),
     "fixed": fmha_key("bwd_dq_dk_dv", "gfx942", deterministic=True),
     "short": fmha_key(
         "bwd_dq_dk_dv", "gfx950", tile=(32, 16, 64, 32, 64, 32, 16, 64, 64), wave=(1,) * 9,
@@ -68,10 +77,12 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> lab.Driver:
 def launched(
     driver: lab.Driver, trace: Path, name: str, devices: str = "gfx942", **changes: int
 ) -> Mapping[str, Any]:
-    """The one launch of a call that works."""
+    """The launch of the kernel in a call that works; before it comes only the copy of a list."""
     answers, entries = driver.run(trace, command("run", name, **changes), devices=devices)
     assert answers == ["ok"]
-    (launch,) = lab.launches(entries)
+    *before, launch = lab.launches(entries)
+    pages = [lab.pages_symbol(KEYS[name])] * (KEYS[name].family == "fmha.batch_prefill")
+    assert [entry["function"] for entry in before] == pages
     return launch
 
 
@@ -173,6 +184,52 @@ def test_a_window_serves_every_mask(
     assert struct.pack("<3i", *wanted) in args
 
 
+@pytest.mark.parametrize(
+    ("mask", "sizes", "wanted"),
+    [
+        ("no", {}, (-1, -1, 2)),
+        ("top_left", {}, (200, 0, 2)),
+        ("bottom_right", {"seqlen_k": 300}, (400, 0, 2)),
+        ("top_left", {"seqlen_q": 110}, (-1, 10, 2)),
+        ("generic", {"window_left": 5, "window_right": 30, "seqlen_k": 120}, (25, 10, 2)),
+        ("generic", {"window_left": 5, "seqlen_k": 120}, (25, -1, 2)),
+        ("generic", {"window_right": 20, "seqlen_k": 120}, (220, 0, 2)),
+        ("generic", {"window_left": 5, "window_bottom_right": 1, "seqlen_k": 50}, (5, -1, 2)),
+    ],
+)
+def test_windows_of_alibi_end_at_the_bottom_right(
+    driver: lab.Driver, tmp_path: Path, mask: str, sizes: dict[str, int], wanted: tuple[int, ...]
+) -> None:
+    sizes = {"seqlen_q": 100, "seqlen_k": 100, **sizes}
+    launch = launched(
+        driver, tmp_path / "trace", "far", mask=FMHA_MASK.code(mask), **sizes
+    )  # fmt: skip
+    assert struct.pack("<3i", *wanted) in bytes.fromhex(launch["args"])
+
+
+def test_a_list_of_pages_is_read_where_it_is_long_enough(
+    driver: lab.Driver, tmp_path: Path
+) -> None:
+    sizes = {"seqlen_q": 10, "page_size": 1, "num_pages": 9, "pages_per_seq": 1000, "batch": 3}
+    answers, trace = driver.run(tmp_path / "trace", command("run", "prefill", **sizes))
+    assert answers == ["ok"]
+    copied, launch = lab.launches(trace)
+    args = bytes.fromhex(copied["args"])
+    listed, _, batch, copy, count = struct.unpack("<QQi4xQq", args)
+    # To the end of a tile of 64 keys, and of the step of 32 behind it.
+    assert (batch, count) == (3, 1000 + 64 + 32)
+    assert copied["grid"] == [5, 1, 1] and copied["block"] == [256, 1, 1]
+    read = bytes.fromhex(launch["args"])
+    assert struct.pack("<Q", copy) in read and struct.pack("<Q", listed) not in read
+
+
+def test_a_cache_is_appended_to_without_queries(driver: lab.Driver, tmp_path: Path) -> None:
+    sizes = {"batch": 3, "seqlen_new": 65, "seqlen_q": 500, "lengths_of_k": 1}
+    launch = launched(driver, tmp_path / "trace", "append", **sizes, no_q=1)
+    assert launch["grid"] == [2, 1, 3]
+    assert struct.unpack_from("<Q", bytes.fromhex(launch["args"]))[0] == 0
+
+
 def test_sequences_are_left_out_as_the_call_says(driver: lab.Driver, tmp_path: Path) -> None:
     found = {
         name: bytes.fromhex(launched(driver, tmp_path / "trace", name)["args"])
@@ -203,7 +260,7 @@ def test_sums_of_dq_are_zeroed_before_blocks_add(driver: lab.Driver, tmp_path: P
     zeroed = [(e["width"], e["height"]) for e in trace if "memset" in e]
     dq = 2 * 3 * 40 * 64 * 4
     # Behind a mask there may be tiles of the bias that no block visits.
-    assert zeroed == [(dq, 1), (dq, 1), *[(130 * 2, 40)] * 6, (2 * dq, 1)]
+    assert zeroed == [(dq, 1), (dq, 1), (6 * 40 * 130 * 2, 1), (2 * dq, 1)]
 
 
 def test_kernels_for_short_sequences_write_dq_themselves(
@@ -220,12 +277,71 @@ def test_empty_problems_launch_nothing(driver: lab.Driver, tmp_path: Path) -> No
         tmp_path / "trace",
         command("run", "plain", batch=0),
         command("run", "group", seqlen_q=0),
-        command("run", "main", seqlen_k=0),
+        command("run", "prefill", seqlen_q=0, page_size=1),
+        command("run", "main", batch=0),
+        command("run", "append", no_q=1, lengths_of_k=1),
     )
-    assert answers == ["ok"] * 3 and trace == []
+    assert answers == ["ok"] * 5 and trace == []
+
+
+# Batch, heads, queries, keys and what is zeroed of it in rows and bytes: dK and dV.
+_EMPTY: dict[str, tuple[dict[str, int], list[tuple[int, int]]]] = {
+    # Without keys the sums of dQ, which the next stage converts.
+    "no keys": ({"seqlen_q": 40, "seqlen_k": 0}, [(2 * 40 * 64 * 4, 1)]),
+    # Without queries dK and dV.
+    "no queries": ({"seqlen_q": 0, "seqlen_k": 70}, [(2 * 70 * 64 * 2, 1)] * 2),
+}
+
+
+@pytest.mark.parametrize("case", _EMPTY)
+def test_gradients_of_empty_tensors_are_zeroed(
+    driver: lab.Driver, tmp_path: Path, case: str
+) -> None:
+    sizes, wanted = _EMPTY[case]
+    answers, trace = driver.run(tmp_path / "trace", command("run", "main", batch=2, at=0, **sizes))
+    assert answers == ["ok"] and lab.launches(trace) == []
+    assert [(e["width"], e["height"]) for e in trace if "memset" in e] == wanted
+
+
+def test_dq_that_is_not_summed_is_zeroed_without_keys(driver: lab.Driver, tmp_path: Path) -> None:
+    answers, trace = driver.run(
+        tmp_path / "trace", command("run", "short", seqlen_q=20, seqlen_k=0), devices="gfx950"
+    )
+    assert answers == ["ok"] and lab.launches(trace) == []
+    assert [(e["width"], e["height"]) for e in trace if "memset" in e] == [(20 * 64 * 2, 1)]
+
+
+def test_gradients_of_sequences_of_many_lengths_are_zeroed(
+    driver: lab.Driver, tmp_path: Path
+) -> None:
+    # Any of them may have no queries, or fewer keys than the longest.
+    sizes = {"batch": 2, "nhead_q": 3, "nhead_k": 3, "seqlen_q": 40, "seqlen_k": 130}
+    answers, trace = driver.run(
+        tmp_path / "trace", command("run", "sequences", **sizes, mask=FMHA_MASK.code("no"))
+    )
+    assert answers == ["ok"]
+    zeroed = [(e["width"], e["height"]) for e in trace if "memset" in e]
+    dk, dbias = 3 * 260 * 64 * 2, 3 * 80 * 130 * 2
+    assert zeroed == [(3 * 80 * 64 * 4, 1), (dk, 1), (dk, 1), (dbias, 1)]
+
+
+def test_only_rows_are_zeroed(driver: lab.Driver, tmp_path: Path) -> None:
+    # Between rows of dK there are other tensors' rows: q, k and v in one.
+    sizes = {"batch": 2, "nhead_q": 3, "nhead_k": 3, "seqlen_q": 0, "seqlen_k": 130}
+    answers, trace = driver.run(
+        tmp_path / "trace", command("run", "main", **sizes, stride_dk=3 * 3 * 64)
+    )
+    assert answers == ["ok"]
+    row = 3 * 64 * 2  # of all heads
+    # Rows of both batches are equally far apart.
+    assert [(e["width"], e["height"]) for e in trace if "memset" in e] == [
+        (row, 2 * 130),
+        (2 * 3 * 130 * 64 * 2, 1),
+    ]
 
 
 def test_reasons(driver: lab.Driver) -> None:
+    top_left, window = FMHA_MASK.code("top_left"), FMHA_MASK.code("generic")
     cases = {
         command("supports", "plain"): "ok",
         command("supports", "plain", dtype=FMHA_DTYPE.code("bf16")): "dtype: the dtype is bf16",
@@ -258,6 +374,30 @@ def test_reasons(driver: lab.Driver) -> None:
         command("supports", "pages", page_size=48): "pages: a page has 48 rows",
         command("supports", "prefill", page_size=16): "pages: a page has 16 rows, the kernel "
         "takes 1",
+        command("supports", "far", mask=top_left, seqlen_q=127): "bias: a side of the window ends",
+        command("supports", "far", mask=top_left, seqlen_k=127): "ok",
+        command(
+            "supports", "far", mask=window, window_left=9, window_right=9, seqlen_k=118
+        ): "bias: a side of the window",
+        command("supports", "far", mask=window, window_left=9, window_right=9, seqlen_k=137): "ok",
+        command("supports", "far", seqlen_k=65536): "ok",
+        command("supports", "far", seqlen_k=65537): "bias: seqlen_q is 128 and seqlen_k 65537, the",
+        command("supports", "alibi", mask=top_left): "bias: mask top_left starts at the top left",
+        command("supports", "alibi", mask=FMHA_MASK.code("bottom_right")): "ok",
+        command("supports", "alibi", mask=FMHA_MASK.code("no")): "ok",
+        command("supports", "windows", page_size=1, mask=window, window_left=126): "mask: the "
+        "window starts 126 keys before the diagonal",
+        command("supports", "windows", page_size=1, mask=window, window_left=127): "ok",
+        command(
+            "supports",
+            "windows",
+            page_size=1,
+            mask=window,
+            window_left=9,
+            window_bottom_right=1,
+            seqlen_k=10,
+        ): "ok",
+        command("supports", "windows", page_size=1, mask=top_left): "ok",
         command("supports", "plain", cache_batches=3): "feature: cache_batch_idx chooses among 3",
         command("supports", "split", cache_batches=3, seqlen_k=512): "ok",
         command("supports", "split", seqlen_q=1 << 20, batch=64): "shape: 67108864 rows of 64",
@@ -272,6 +412,9 @@ def test_refusals_at_run(driver: lab.Driver, tmp_path: Path) -> None:
         command("run", "plain", lengths_of_k=1): "mode: sequences of K have lengths of their own",
         command("run", "plain", cache_batches=3): "feature: cache_batch_idx is given, and the",
         command("run", "append", seqlen_new=1): "stage: the lengths of K is null",
+        command(
+            "run", "split_alibi", mask=FMHA_MASK.code("top_left"), lengths_of_k=1
+        ): "bias: mask top_left starts at the top left",
         command("run", "main", at=0x10008): "prepare: alignment: Q is at 0x10008",
         command("run", "plain", device=-1): "device: -1",
     }

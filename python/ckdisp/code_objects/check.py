@@ -12,6 +12,7 @@ from pathlib import Path
 from ..codegen.key import KernelKey
 from .elf import MAGIC, Elf
 from .inspect import content, inspect
+from .names import STAGES
 from .reading import Data
 from .report import KernelReport
 
@@ -80,8 +81,8 @@ def variant_text(report: KernelReport) -> str:
     """``loop+full``, ``odd atomic``: which kernel of its key it is."""
     if report.kernel is None:
         return "-"
-    if report.memory == "convert":
-        return "convert"
+    if report.memory in STAGES:
+        return report.memory
     if report.hot_loop is None:
         return f"variant {report.tail}"
     loop = "loop+" if report.hot_loop else ""
@@ -92,7 +93,9 @@ def _missing(reports: Sequence[KernelReport], key: KernelKey) -> Iterator[Proble
     if not reports:
         yield Problem("missing", f"there is no kernel of {key.name}")
     elif key.op == "fmha":
-        yield from _missing_numbers({str(report.tail) for report in reports}, key)
+        yield from _missing_numbers({str(r.tail) for r in reports if r.memory not in STAGES}, key)
+        if key.family == "fmha.batch_prefill" and all(r.memory != "pages" for r in reports):
+            yield Problem("missing", "no kernel that copies the list of pages")
     else:
         yield from _missing_tails(reports, key)
 
@@ -144,7 +147,7 @@ def _figures(report: KernelReport, key: KernelKey) -> Iterator[Problem]:
     which = variant_text(report)
     if report.arch.partition(":")[0] != key.arch:
         yield Problem("arch", f"{which}: compiled for {report.arch}, not {key.arch}")
-    if report.memory == "convert" or key.family in _NO_MATRICES:
+    if report.memory in STAGES or key.family in _NO_MATRICES:
         pass
     elif report.matrix is None:
         yield Problem("unknown", f"{which}: instructions are not known: {report.unknown}")

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 # ckdisp_run<ckdisp_key_NAME, hot loop, tail, atomic>
 _OURS = re.compile(r"_Z10ckdisp_runI\d+ckdisp_key_(\w+?)Lb([01])ELi(\d+)ELb([01])EE")
-# ckdisp_convert<ckdisp_key_NAME>: the second stage of a kernel
-_CONVERT = re.compile(r"_Z14ckdisp_convertI(\d+)ckdisp_key_(\w+)")
+# Kernels of other stages: ckdisp_convert<ckdisp_key_NAME> makes the result out of sums,
+# ckdisp_pages copies a list of pages.
+STAGES = ("convert", "pages")
+_STAGE = re.compile(rf"_Z\d+ckdisp_({'|'.join(STAGES)})I(\d+)ckdisp_key_(\w+)")
 # ckdisp_fmha<ckdisp_key_NAME, variant>
 _FMHA = re.compile(r"_Z11ckdisp_fmhaI(\d+)ckdisp_key_(\w+)")
 _PREFIX = "ckdisp_key_"
@@ -23,8 +25,8 @@ _TAILS = (
 class Variant:
     """Which kernel of a key: its main loop runs or not, how it ends, how it stores C.
 
-    A second stage has no loop, and its memory is ``convert``. Kernels of attention have a number
-    as their tail, and their memory is ``set``.
+    Other stages have no loop, and their memory is one of :data:`STAGES`. Kernels of attention have
+    a number as their tail, and their memory is ``set``.
     """
 
     key: str
@@ -35,8 +37,8 @@ class Variant:
 
 def variant(symbol: str) -> Variant | None:
     """The key and variant that a mangled name of ours stands for."""
-    if match := _CONVERT.match(symbol):
-        return Variant(match[2][: int(match[1]) - len(_PREFIX)], None, None, "convert")
+    if match := _STAGE.match(symbol):
+        return Variant(match[3][: int(match[2]) - len(_PREFIX)], None, None, match[1])
     if match := _FMHA.match(symbol):
         end = int(match[1]) - len(_PREFIX)
         number = re.match(r"Li(\d+)E", match[2][end:])

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernel.hpp"
+#include "pages.hpp"
 
 // Its parameter depends on Key and I so that the mangled name is a pattern without substitutions,
 // which the host can spell: see ../host/module.hpp.
@@ -30,6 +31,10 @@ void emit_fmha(std::index_sequence<I...>) {
 template <class Key>
 void emit_fmha() {
   emit_fmha<Key>(std::make_index_sequence<Variants<Key>::count>{});
+  if constexpr (Key::key.family == Family::fmha_batch_prefill) {
+    const void* const pages = reinterpret_cast<const void*>(&ckdisp_pages<Key>);
+    (void)pages;
+  }
 }
 
 }  // namespace ckdisp::tile

@@ -8,11 +8,11 @@
 
 #include "../../host/calls.hpp"
 #include "backward.hpp"
+#include "before.hpp"
 #include "cost.hpp"
 #include "forward.hpp"
 #include "paged.hpp"
 #include "splitkv.hpp"
-#include "zero.hpp"
 
 namespace ckdisp::tile {
 namespace {
@@ -32,55 +32,46 @@ struct Launcher<Key> {
   static constexpr Op op = Op::fmha;
   static constexpr const FmhaKey& key = Key::key;
   static constexpr Family family = key.family;
-  static constexpr bool prepares = family == Family::fmha_bwd_dq_dk_dv, converts = false;
+  using Before = FmhaBefore<Key>;
+  static constexpr bool prepares = Before::exists, converts = false;
   using Call = FmhaCall<family, Key>;
 
-  static std::uint64_t workspace_size(const FmhaProblemData&) { return 0; }
+  static std::uint64_t workspace_size(const FmhaProblemData& p) {
+    return Before::workspace_size(p);
+  }
 
-  static bool run(const FmhaProblemData& p, const FmhaArgs& a, void*, const Launch& launch,
-                  Refusal* refusal) {
-    if (is_empty(p)) return true;
+  static bool run(const FmhaProblemData& p, const FmhaArgs& a, void* workspace,
+                  const Launch& launch, Refusal* refusal) {
+    if (!has_blocks(p)) return true;
     if (!takes(p, a, refusal)) return false;
+    if (family == Family::fmha_appendkv && a.q == nullptr && p.seqlen_new == 0) return true;
     const hip::Api* const api = usable(launch, refusal);
     if (api == nullptr) return false;
-    return launch_variant(*api, p, a, launch, refusal,
+    return launch_variant(*api, p, Before::seen(a, workspace), launch, refusal,
                           std::make_integer_sequence<int, FmhaOf<Key>::variants>{});
   }
 
   static bool needs_prepare(const FmhaProblemData& p) {
-    return !is_empty(p) && (FmhaOf<Key>::accumulates || (key.dbias && p.mask != FmhaMask::no));
+    return Before::is_needed(p, has_blocks(p));
   }
 
-  // Blocks add to dQ, and leave out the tiles that a mask hides: these keep what they hold.
-  static bool prepare(const FmhaProblemData& p, const FmhaArgs& a, void*, const Launch& launch,
-                      Refusal* refusal) {
+  static bool prepare(const FmhaProblemData& p, const FmhaArgs& a, void* workspace,
+                      const Launch& launch, Refusal* refusal) {
     if (!needs_prepare(p)) return true;
-    if (!takes(p, a, refusal)) return false;
+    if (has_blocks(p) && !takes(p, a, refusal)) return false;
     const hip::Api* const api = usable(launch, refusal);
-    if (api == nullptr) return false;
-    if (FmhaOf<Key>::accumulates &&
-        !zero(*api, a.dq_acc, sums_of_dq(p) * static_cast<std::int64_t>(sizeof(float)),
-              launch.stream, refusal)) {
-      return false;
-    }
-    if (!key.dbias || p.mask == FmhaMask::no) return true;
-    return zero_matrices(*api, a.dbias, p.dbias, p, sizeof(typename FmhaTypesOf<key.dtype>::Bias),
-                         launch.stream, refusal);
+    return api != nullptr && Before::run(*api, p, a, workspace, has_blocks(p), launch, refusal);
   }
 
  private:
-  static std::int64_t sums_of_dq(const FmhaProblemData& p) {
-    return CkRows(p).split * p.hdim_q * (p.num_splits > 1 ? p.num_splits : 1);
-  }
-
-  static bool is_empty(const FmhaProblemData& p) {
-    if (p.batch == 0 || p.nhead_q == 0) return true;
+  static bool has_blocks(const FmhaProblemData& p) {
+    if (p.batch == 0 || p.nhead_q == 0) return false;
     if constexpr (family == Family::fmha_bwd_dq_dk_dv) {
-      return p.seqlen_k == 0;
+      return p.seqlen_k > 0 && p.seqlen_q > 0;
     } else if constexpr (family == Family::fmha_appendkv) {
-      return p.seqlen_new == 0 && p.seqlen_q == 0;
+      return p.seqlen_new > 0 || p.seqlen_q > 0;
     } else {
-      return p.seqlen_q == 0;
+      return p.seqlen_q > 0;
     }
   }
 
@@ -96,7 +87,9 @@ struct Launcher<Key> {
     } else if constexpr (family == Family::fmha_bwd_convert_dq) {
       return pointer_fits("dQ", a.dq, q, refusal) && there({{"dq_acc", a.dq_acc}}, refusal);
     } else {
-      if (!pointer_fits("Q", a.q, q, refusal) || !pointer_fits("K", a.k, q, refusal) ||
+      // A cache may be appended to without queries.
+      const bool has_q = family != Family::fmha_appendkv || (a.q != nullptr && p.seqlen_q > 0);
+      if ((has_q && !pointer_fits("Q", a.q, q, refusal)) || !pointer_fits("K", a.k, q, refusal) ||
           !pointer_fits("V", a.v, v, refusal)) {
         return false;
       }
@@ -113,6 +106,10 @@ struct Launcher<Key> {
         }
       }
       if constexpr (family == Family::fmha_splitkv) {
+        if (key.bias == FmhaBias::alibi && a.seqlen_k != nullptr &&
+            !Support<Key>::alibi_of_many_lengths(p, refusal)) {
+          return false;
+        }
         return there({{"lse_acc", a.lse_acc}, {"o_acc", a.o_acc}}, refusal);
       } else if constexpr (family == Family::fmha_bwd_dq_dk_dv) {
         return pointer_fits("dO", a.d_o, v, refusal) && pointer_fits("dK", a.dk, q, refusal) &&
@@ -121,7 +118,9 @@ struct Launcher<Key> {
                       {"dQ", FmhaOf<Key>::accumulates ? static_cast<void*>(a.dq_acc) : a.dq}},
                      refusal);
       } else if constexpr (family == Family::fmha_appendkv) {
-        return there({{"the lengths of K", a.seqlen_k}}, refusal);
+        return (p.seqlen_new == 0 || (pointer_fits("the new K", a.k_new, q, refusal) &&
+                                      pointer_fits("the new V", a.v_new, v, refusal))) &&
+               there({{"the lengths of K", a.seqlen_k}}, refusal);
       } else {
         return pointer_fits("O", a.o, 1, refusal);
       }

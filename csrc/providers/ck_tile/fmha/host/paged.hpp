@@ -89,20 +89,23 @@ struct FmhaCall<Family::fmha_appendkv, Key> : OneVariant {
   static constexpr const FmhaKey& key = Key::key;
   using Ck = typename FmhaKernel<Key, 0>::Ck;
 
+  static index_t queries(const FmhaProblemData& p, const FmhaArgs& a) {
+    return a.q != nullptr ? narrow(p.seqlen_q) : 0;
+  }
+
   template <int>
-  static auto grid(const FmhaProblemData& p, const FmhaArgs&) {
-    return Ck::GridSize(narrow(p.batch), narrow(p.nhead_q), narrow(p.seqlen_q),
-                        narrow(p.seqlen_new));
+  static auto grid(const FmhaProblemData& p, const FmhaArgs& a) {
+    return Ck::GridSize(narrow(p.batch), narrow(p.nhead_q), queries(p, a), narrow(p.seqlen_new));
   }
 
   template <int>
   static auto arguments(const FmhaProblemData& p, const FmhaArgs& a) {
     const CkStrides q(p.q), k(p.k), v(p.v), k_new(p.k_new), v_new(p.v_new);
     const auto written = [](const void* data) { return const_cast<void*>(data); };
-    return Ck::MakeKargs(written(a.q), written(a.k), a.k_new, written(a.v), a.v_new,
-                         narrow(p.seqlen_q), a.seqlen_k, narrow(p.seqlen_new), narrow(p.hdim_q),
-                         narrow(p.hdim_v), narrow(p.nhead_q), group_of(p), a.rotary_cos,
-                         a.rotary_sin, narrow(p.rotary_dim), p.mask != FmhaMask::no, a.page_table,
+    return Ck::MakeKargs(written(a.q), written(a.k), a.k_new, written(a.v), a.v_new, queries(p, a),
+                         a.seqlen_k, narrow(p.seqlen_new), narrow(p.hdim_q), narrow(p.hdim_v),
+                         narrow(p.nhead_q), group_of(p), a.rotary_cos, a.rotary_sin,
+                         narrow(p.rotary_dim), p.mask != FmhaMask::no, a.page_table,
                          narrow(p.pages_per_seq), narrow(p.page_size), a.cache_batch_idx, q.row,
                          k.row, k_new.row, v.row, v_new.row, q.head, k.head, k_new.head, v.head,
                          v_new.head, q.batch, k.batch, k_new.batch, v.batch, v_new.batch);

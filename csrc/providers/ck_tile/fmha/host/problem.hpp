@@ -17,29 +17,59 @@ struct CkStrides {
   index_t batch, head, row;
 };
 
-// The keys beside the diagonal, and the corner at which that starts or ends.
+// The keys beside the diagonal, and the corner at which that starts or ends. A side of -1 is
+// without end.
+struct Window {
+  std::int64_t left, right;
+  bool bottom_right;
+
+  static constexpr Window of(const FmhaProblemData& p) {
+    switch (p.mask) {
+      case FmhaMask::top_left:
+        return {-1, 0, false};
+      case FmhaMask::bottom_right:
+        return {-1, 0, true};
+      case FmhaMask::generic:
+        return {side(p, p.window_left), side(p, p.window_right), p.window_bottom_right};
+      default:
+        return {-1, -1, false};
+    }
+  }
+
+  // The same keys with the diagonal that ends at the bottom right. A side that ends before that
+  // diagonal has no such form: is_before().
+  constexpr Window from_bottom_right(const FmhaProblemData& p) const {
+    if (bottom_right) return *this;
+    const std::int64_t shift = p.seqlen_k - p.seqlen_q;
+    return {left < 0 ? -1 : left + shift, right < 0 ? -1 : right - shift, true};
+  }
+  constexpr bool is_before(const FmhaProblemData& p) const {
+    const std::int64_t shift = bottom_right ? 0 : p.seqlen_k - p.seqlen_q;
+    return (left >= 0 && left + shift < 0) || (right >= 0 && right - shift < 0);
+  }
+
+ private:
+  // A side that reaches beyond all keys has no end.
+  static constexpr std::int64_t side(const FmhaProblemData& p, std::int64_t keys) {
+    return keys >= p.seqlen_q + p.seqlen_k ? -1 : keys;
+  }
+};
+
 struct CkWindow {
   index_t left, right, kind;
 };
-// A side of a window that reaches beyond all keys is without end, which CK spells as -1.
-constexpr index_t side_of(const FmhaProblemData& p, std::int64_t keys) {
-  return keys >= p.seqlen_q + p.seqlen_k ? -1 : narrow(keys);
-}
+// CK takes the distances of ALiBi from the corner of the window, and other ones where only the left
+// side has no end (-1) and the right is 0. They are those from the bottom right, whatever the mask.
 constexpr CkWindow window_of(const FmhaProblemData& p) {
   constexpr auto top_left = static_cast<index_t>(ck::GenericAttentionMaskEnum::MASK_FROM_TOP_LEFT);
   constexpr auto bottom_right =
       static_cast<index_t>(ck::GenericAttentionMaskEnum::MASK_FROM_BOTTOM_RIGHT);
-  switch (p.mask) {
-    case FmhaMask::top_left:
-      return {-1, 0, top_left};
-    case FmhaMask::bottom_right:
-      return {-1, 0, bottom_right};
-    case FmhaMask::generic:
-      return {side_of(p, p.window_left), side_of(p, p.window_right),
-              p.window_bottom_right ? bottom_right : top_left};
-    default:
-      return {-1, -1, top_left};
+  Window window = Window::of(p);
+  if (p.bias_kind == FmhaBias::alibi) {
+    window = window.from_bottom_right(p);
+    if (window.left < 0 && window.right == 0) window.left = p.seqlen_q + p.seqlen_k;
   }
+  return {narrow(window.left), narrow(window.right), window.bottom_right ? bottom_right : top_left};
 }
 
 // A bias of either kind: CK has the slopes of ALiBi where a tensor would be.

@@ -36,7 +36,18 @@ struct Support<Key> {
   static bool supports(const FmhaProblemData& p, Refusal* refusal) {
     return FmhaSignature<Key>::fits(p, refusal) && heads_fit(p, refusal) && sizes_fit(p, refusal) &&
            lengths_fit(p, refusal) && splits_fit(p, refusal) && pages_fit(p, refusal) &&
-           batches_fit(p, refusal) && strides_fit(p, refusal);
+           alibi_fits(p, refusal) && window_fits(p, refusal) && batches_fit(p, refusal) &&
+           strides_fit(p, refusal);
+  }
+
+  // Where sequences have lengths of their own, only the kernel knows where each of them ends.
+  static bool alibi_of_many_lengths(const FmhaProblemData& p, Refusal* refusal) {
+    const Window window = Window::of(p);
+    return window.bottom_right || (window.left < 0 && window.right < 0) ||
+           refuse(refusal, Reason::bias,
+                  "mask %s starts at the top left and the distances of ALiBi at the bottom right: "
+                  "CK Tile has both only where all sequences have one length",
+                  name_of(p.mask));
   }
 
  private:
@@ -145,6 +156,38 @@ struct Support<Key> {
                     "a page has %lld rows, the kernel takes multiples of its tile's %lld",
                     number(p.page_size), number(rows));
     }
+  }
+
+  // The distances of ALiBi end at the bottom right, and so must the window: see window_of().
+  static bool alibi_fits(const FmhaProblemData& p, Refusal* refusal) {
+    if (key.bias != FmhaBias::alibi) return true;
+    // CK subtracts places as numbers of 16 bits, but for parts of the keys.
+    constexpr std::int64_t longest = family == Family::fmha_splitkv ? most : 65536;
+    if (p.seqlen_q > longest || p.seqlen_k > longest) {
+      return refuse(refusal, Reason::bias,
+                    "seqlen_q is %lld and seqlen_k %lld, the kernel computes the distances of "
+                    "ALiBi up to %lld",
+                    number(p.seqlen_q), number(p.seqlen_k), number(longest));
+    }
+    if (is_group || p.paged_kv) return alibi_of_many_lengths(p, refusal);
+    const Window window = Window::of(p);
+    return !window.is_before(p) ||
+           refuse(refusal, Reason::bias,
+                  "a side of the window ends before the diagonal of the distances of ALiBi, which "
+                  "is %lld keys to the right of that of mask %s: CK Tile has no such windows",
+                  number(p.seqlen_k - p.seqlen_q), name_of(p.mask));
+  }
+
+  // Batch prefill looks up pages from the first key on, wherever its window starts.
+  static bool window_fits(const FmhaProblemData& p, Refusal* refusal) {
+    if (family != Family::fmha_batch_prefill) return true;
+    const Window window = Window::of(p);
+    const std::int64_t last = (window.bottom_right ? p.seqlen_k : p.seqlen_q) - 1;
+    return window.left < 0 || window.left >= last ||
+           refuse(refusal, Reason::mask,
+                  "the window starts %lld keys before the diagonal, and the kernel reads keys from "
+                  "the first on",
+                  number(window.left));
   }
 
   static bool batches_fit(const FmhaProblemData& p, Refusal* refusal) {
