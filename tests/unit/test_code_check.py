@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ck_tile_lab import fmha_symbol
+from ck_tile_lab import fmha_symbol, pages_symbol
 from fmha_keys import fmha_key
 
 from ckdisp.code_objects import KernelReport, check_object
@@ -146,3 +146,18 @@ def test_names_of_attention_kernels() -> None:
     found = variant(fmha_symbol(key, 3))
     assert found is not None
     assert (found.key, found.hot_loop, found.tail, found.memory) == (key.name, None, "3", "set")
+
+
+def test_the_kernel_that_copies_a_list_of_pages_is_looked_for(tmp_path: Path) -> None:
+    key = fmha_key("batch_prefill", "gfx942")
+    copy = variant(pages_symbol(key))
+    assert copy is not None
+    assert (copy.key, copy.hot_loop, copy.tail, copy.memory) == (key.name, None, None, "pages")
+    file = tmp_path / "kernel.o"
+    file.touch()
+    main = _attention(key, 0, opcode="v_mfma_f32_32x32x8_f16")
+    (problem,) = check_object(file, key, main)
+    assert problem.text == "no kernel that copies the list of pages"
+    # It multiplies nothing.
+    pages = report_of(key, hot_loop=None, tail=None, memory="pages", matrix={})
+    assert check_object(file, key, [*main, pages]) == []
