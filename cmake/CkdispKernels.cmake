@@ -63,8 +63,10 @@ function(_ckdisp_run_generator)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${inputs})
   set(environment)
   foreach(name IN ITEMS CKDISP_ROCM_PATH ROCM_PATH HIP_PATH CKDISP_CK_INCLUDE CKDISP_CK_PACKAGE
+                        CKDISP_CUDA_PATH CUDA_HOME CUDA_PATH CKDISP_CUTLASS_INCLUDE
                         CKDISP_ARCHS CMAKE_HIP_ARCHITECTURES GPU_TARGETS AMDGPU_TARGETS
-                        PYTORCH_ROCM_ARCH CMAKE_HIP_COMPILER_LAUNCHER)
+                        PYTORCH_ROCM_ARCH CMAKE_HIP_COMPILER_LAUNCHER
+                        CMAKE_CUDA_COMPILER_LAUNCHER)
     if(NOT "$ENV{${name}}" STREQUAL "")
       set(CKDISP_ENVIRONMENT_${name} "$ENV{${name}}" CACHE INTERNAL "")
     endif()
@@ -158,7 +160,11 @@ endfunction()
 #                    is a source of an ordinary CMake library
 # OUTPUT_DIRECTORY   default: ${CMAKE_CURRENT_BINARY_DIR}/<target>
 #
-# GPU kernels need a HIP compiler. ROCm is searched for in CKDISP_ROCM_PATH, ROCM_PATH, HIP_PATH,
+# Kernels for NVIDIA GPUs need nvcc, searched for in CKDISP_CUDA_PATH, CUDA_HOME, CUDA_PATH, the
+# Python packages of CUDA, on PATH and in /usr/local/cuda, and the headers of CUTLASS, searched for
+# in CKDISP_CUTLASS_INCLUDE and the Python package nvidia-cutlass.
+#
+# Kernels for AMD GPUs need a HIP compiler. ROCm is searched for in CKDISP_ROCM_PATH, ROCM_PATH, HIP_PATH,
 # the Python package of ROCm, the hipcc on PATH and /opt/rocm; the headers of Composable Kernel in
 # CKDISP_CK_INCLUDE, find_package(composable_kernel), ROCm and the Python package amd-aiter. Where
 # there is none, these kernels are left out with a warning.

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .arch import arches
+from .cuda import CudaToolchain
+from .cuda.toolchain import dotted
 from .declare import resolve_archs, serves_gpus
 from .emit.tree import Regenerate
 from .errors import BuildError, Error, InvalidKey
@@ -122,14 +124,19 @@ def _summary(kernels: KernelSet, result: GenerateResult) -> Iterator[str]:
     """What will be built for GPUs, and by which compiler; nothing if no GPU kernel is asked for."""
     missing = {kernel.name for kernel in result.left_out}
     counts = Counter(key.arch for key in kernels if key.name not in missing)
-    on_gpu = any(arches()[name].is_gpu for name in counts)
-    if missing or on_gpu:
+    kinds = {arches()[name].device_kind for name in counts} - {""}
+    if missing or kinds:
         archs = "".join(f", {count} for {name}" for name, count in counts.items())
         yield f"{result.library}: {sum(counts.values())} kernels{archs}"
-    if on_gpu:
+    if "hip" in kinds:
         hip = HipToolchain.find()
         yield f"HIP compiler: {hip.compiler}, {hip.version} ({hip.origin})"
         yield f"CK Tile headers: {hip.ck_include} ({hip.ck_origin})"
+    if "cuda" in kinds:
+        cuda = CudaToolchain.find()
+        yield f"nvcc: {cuda.nvcc}, CUDA {dotted(cuda.version)} ({cuda.origin})"
+        headers = f"{cuda.cutlass_include}, {dotted(cuda.cutlass_version)}"
+        yield f"CUTLASS headers: {headers} ({cuda.cutlass_origin})"
 
 
 def _again(options: argparse.Namespace) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .arch import arch, parse_target
-from .emit.tree import compiler_commands, needs_hip
+from .cuda import CudaToolchain
+from .emit.tree import compiler_commands, needs
 from .enums import unknown
 from .errors import BuildError, InvalidKey
 from .key import KernelKey
@@ -53,7 +54,12 @@ def targets_of(archs: Sequence[str]) -> dict[str, str]:
 
 def find_hip(keys: Keys) -> HipToolchain | None:
     """The HIP compiler, if some of the kernels need one; :class:`BuildError` if it is missing."""
-    return HipToolchain.find() if needs_hip(keys) else None
+    return HipToolchain.find() if needs("hip", keys) else None
+
+
+def find_cuda(keys: Keys) -> CudaToolchain | None:
+    """nvcc, if some of the kernels need it; :class:`BuildError` if it is missing."""
+    return CudaToolchain.find() if needs("cuda", keys) else None
 
 
 def find_cxx(keys: Keys, hip: HipToolchain | None) -> Toolchain:
@@ -62,8 +68,8 @@ def find_cxx(keys: Keys, hip: HipToolchain | None) -> Toolchain:
     return Toolchain.find(commands=(*commands, hip.tool("clang++")) if hip else commands)
 
 
-def split_hip(keys: Keys, reason: str) -> tuple[Keys, tuple[LeftOut, ...]]:
-    """The kernels that need no HIP compiler, and the others, left out for ``reason``."""
-    kept = [pair for pair in keys if not needs_hip([pair])]
+def split(kind: str, keys: Keys, reason: str) -> tuple[Keys, tuple[LeftOut, ...]]:
+    """The kernels that need no compiler of ``kind``, and the others, left out for ``reason``."""
+    kept = [pair for pair in keys if not needs(kind, [pair])]
     names = {name for name, _ in kept}
     return kept, tuple(LeftOut(name, reason) for name, _ in keys if name not in names)

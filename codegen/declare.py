@@ -127,7 +127,13 @@ def declare_sweep(
     )
     parts: list[Part] = []
     for name in resolve_archs(arch, provider):
-        chosen = provider or find_arch(name).provider
+        facts = find_arch(name)
+        chosen = provider or facts.provider
+        if not facts.serves(family) and not allow_empty:
+            raise InvalidKey(
+                f"{family} on {name}: provider {facts.provider} has kernels there of "
+                f"{', '.join(facts.served)} only"
+            )
         request = SpaceRequest(leading, name, chosen, tiles, receipt, named)
         try:
             space = _narrow(op, request, values, allow_empty)

@@ -109,7 +109,7 @@ def families_named(name: str) -> tuple[str, ...]:
     return (name,)
 
 
-PROVIDER = Enum("Provider", ("cpu", "ck_tile"), "kernel library behind a key")
+PROVIDER = Enum("Provider", ("cpu", "ck_tile", "cutlass"), "kernel library behind a key")
 ARCH = Enum("Arch", arch_names(), "GPU architecture or CPU level")
 DTYPE = Enum(
     "Dtype",
@@ -154,11 +154,20 @@ PIPELINE = Enum(
         "skinny",
         "compasync",
         "direct",
+        "cooperative",
+        "pingpong",
+        "cooperative_fast",
+        "pingpong_fast",
+        "unaligned",
     ),
-    "main loop; packed, skinny and direct are the CPU provider's",
+    "main loop; packed, skinny and direct are the CPU provider's, those behind them CUTLASS's",
 )
 SCHEDULER = Enum("Scheduler", ("default", "intrawave", "interwave"), "main-loop scheduler")
-EPILOGUE = Enum("Epilogue", ("default", "cshuffle"), "how the C tile leaves registers")
+EPILOGUE = Enum(
+    "Epilogue",
+    ("default", "cshuffle", "tma", "tma_transposed"),
+    "how the C tile leaves registers; tma_transposed: its transpose was computed",
+)
 CONV_LAYOUT = Enum(
     "ConvLayout",
     ("nwgc", "nhwgc", "ndhwgc"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from .errors import BuildError
 
 STATUS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
-_UNIT = re.compile(r"\bunits/(\w+)\.(?:cpp|hip):")
+_UNIT = re.compile(r"\bunits/(\w+)\.(?:cpp|cu|hip):")
 # What compilers and the linkers of GNU, LLVM, mold and Apple say of what is wrong.
 _ERROR = re.compile(
     r"\b(error|fatal|undefined reference|undefined symbol|multiple definition)\b[: ]"

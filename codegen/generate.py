@@ -10,9 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import cuda as nvidia
+from . import rocm
 from .arch import arch
 from .check import checked_keys
-from .compilers import LeftOut, check_group, find_cxx, find_hip, split_hip, targets_of
+from .compilers import LeftOut, check_group, find_cuda, find_cxx, find_hip, split, targets_of
 from .emit.cmake import RESERVED_TARGETS, cmake_text
 from .emit.files import write_atomic
 from .emit.graph import ninja_text
@@ -20,14 +22,14 @@ from .emit.makefile import flags_text, makefile_text
 from .emit.manifest import compile_commands_text, manifest_text, read_manifest
 from .emit.ownership import check_folder, stale_files
 from .emit.templates import render
-from .emit.tree import LIBRARY_SOURCE, Regenerate, Tree, make_tree, needs_hip
+from .emit.tree import LIBRARY_SOURCE, Regenerate, Tree, make_tree, needs
 from .emit.unit import CPP_MARKER, TEXT_MARKER, bundle_text, symbol, unit_text
 from .enums import unknown
 from .errors import BuildError, InvalidKey
 from .headers import missing_headers, own_include_dirs
 from .key import KernelKey
 from .providers import COMPILER_FILE, Setup, provider
-from .rocm import HipToolchain, NotInstalled
+from .rocm import HipToolchain
 from .toolchain import Toolchain
 from .version import VERSION
 
@@ -62,6 +64,7 @@ def generate(
     missing: str = "error",
     toolchain: Toolchain | None = None,
     hip: HipToolchain | None = None,
+    cuda: nvidia.CudaToolchain | None = None,
     include_dirs: Sequence[str | os.PathLike[str]] | None = None,
     regenerate: Regenerate | None = None,
 ) -> GenerateResult:
@@ -74,9 +77,10 @@ def generate(
     one kernel that changes. ``archs`` may name target features, such as ``gfx942:xnack-``, for
     the kernels of an arch.
 
-    ``ninja`` needs a C++ compiler, ``toolchain``, by default :meth:`Toolchain.find`; GPU kernels
-    need a HIP compiler, ``hip``, by default :meth:`HipToolchain.find`. Where that is missing,
-    ``missing="skip"`` leaves these kernels out and says so in the result.
+    ``ninja`` needs a C++ compiler, ``toolchain``, by default :meth:`Toolchain.find`; kernels for
+    AMD GPUs need a HIP compiler, ``hip``, by default :meth:`HipToolchain.find`, those for NVIDIA
+    GPUs nvcc, ``cuda``, by default :meth:`CudaToolchain.find`. Where one is missing,
+    ``missing="skip"`` leaves its kernels out and says so in the result.
 
     Everything is checked before anything is written: :class:`InvalidKey` for an empty set or a
     key that breaks a rule, :class:`BuildError` for a missing compiler, a folder that holds files
@@ -107,12 +111,22 @@ def generate(
     if hip is None:
         try:
             hip = find_hip(keys)
-        except NotInstalled as error:
+        except rocm.NotInstalled as error:
             if missing == "error":
                 raise
-            keys, left_out = split_hip(keys, str(error))
-    elif not needs_hip(keys):
+            keys, left_out = split("hip", keys, str(error))
+    elif not needs("hip", keys):
         hip = None
+    if cuda is None:
+        try:
+            cuda = find_cuda(keys)
+        except nvidia.NotInstalled as error:
+            if missing == "error":
+                raise
+            keys, others = split("cuda", keys, str(error))
+            left_out += others
+    elif not needs("cuda", keys):
+        cuda = None
     if toolchain is None and "ninja" in emit:
         toolchain = find_cxx(keys, hip)
     folder = Path(os.path.abspath(out))
@@ -121,6 +135,7 @@ def generate(
         toolchain,
         tuple(os.path.abspath(d) for d in include_dirs or own_include_dirs()),
         hip=hip,
+        cuda=cuda,
         targets=targets,
         group=group,
     )

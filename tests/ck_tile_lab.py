@@ -73,7 +73,7 @@ def compile_hip(
 
 def embed(folder: Path, code: Path, names: Sequence[str]) -> Path:
     """An object that holds ``code``, the kernels ``names``."""
-    source = own_include_dirs()[-1] / "providers" / "ck_tile" / "embed.S"
+    source = own_include_dirs()[-1] / "providers" / "embed.S"
     output = code.with_suffix(".embed.o")
     command = [amd.toolchain().tool("clang"), "-c", "-x", "assembler-with-cpp", str(source)]
     command += [f"-DCKDISP_CODE_FILE={code.name}", f"-DCKDISP_CODE_KERNELS={','.join(names)}"]

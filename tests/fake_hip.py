@@ -137,7 +137,7 @@ def write_hip_headers(folder: Path) -> list[Path]:
         text = _KERNEL_HPP.replace("{op}", op).replace("{OP}", op.upper())
         (provider / f"{op}.hpp").write_text(text)
         (provider / "pch" / f"{op}.hip").write_text(f'#include "providers/ck_tile/{op}.hpp"\n')
-    shutil.copy(real / "embed.S", provider)
+    shutil.copy(real.parent / "embed.S", provider.parent)
     return folders
 
 

@@ -14,7 +14,6 @@ from ck_reference import differences
 from ck_tile_lab import DEVICE_PASS, HOST_PASS, compile_hip, write_headers, write_units
 
 from ckdisp.code_objects import KernelReport
-from ckdisp.code_objects.names import STAGES
 from ckdisp.codegen.key import KernelKey
 from ckdisp.codegen.providers.ck_tile import branch_of
 
@@ -240,12 +239,9 @@ class Twin:
 def compare(
     keys: Sequence[KernelKey], ours: Sequence[KernelReport], theirs: Sequence[KernelReport]
 ) -> Iterator[Twin]:
-    """Every kernel of ``keys`` among ``ours`` with one of ``theirs``, which are as many.
-
-    Other stages have kernels of our own.
-    """
+    """Every kernel of ``keys`` among ``ours`` with one of ``theirs``, which are as many."""
     names = {key.name for key in keys}
-    found = [r for r in ours if r.kernel in names and r.memory not in STAGES]
+    found = [report for report in ours if report.kernel in names]
     rest = [report for report in theirs if "kentry" in report.symbol]
     assert len(found) == len(rest) >= len(names), (len(found), len(rest), len(names))
     for report in found:

@@ -20,7 +20,8 @@ Triple = tuple[int, int, int]
 class Arch:
     """Facts of one GPU architecture or CPU level.
 
-    ``device_kind`` is whose devices have a GPU architecture: ``hip`` or ``cuda``.
+    ``device_kind`` is whose devices have a GPU architecture: ``hip`` or ``cuda``. ``served`` are
+    the families that the provider has kernels of, if not all.
     ``lds_bytes`` and ``wave_size`` are 0 for CPU levels; ``vector_bytes``, ``vector_registers``,
     ``features``, ``compile_flags`` and ``implies`` are empty for GPUs. ``waves`` holds the allowed
     (M, N, K) waves per block; ``warp_tiles`` the allowed (M, N, K) warp tiles per
@@ -43,6 +44,7 @@ class Arch:
     features: tuple[str, ...]
     compile_flags: tuple[str, ...]
     implies: tuple[str, ...]
+    served: tuple[str, ...]
     waves: tuple[Triple, ...]
     warp_tiles: Mapping[str, tuple[Triple, ...]]
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]]
@@ -55,6 +57,10 @@ class Arch:
     @property
     def is_gpu(self) -> bool:
         return self.kind == "gpu"
+
+    def serves(self, family: str) -> bool:
+        """Whether the provider has kernels of ``family``."""
+        return not self.served or family in self.served
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain JSON values."""
@@ -96,6 +102,7 @@ def arches() -> dict[str, Arch]:
             features=tuple(facts.get("features", ())),
             compile_flags=tuple(facts.get("compile_flags", ())),
             implies=tuple(facts.get("implies", ())),
+            served=tuple(facts.get("served", ())),
             waves=_triples(facts["waves"]),
             warp_tiles={k: _triples(v) for k, v in facts["warp_tiles"].items()},
             preshuffle_warp_tiles={

@@ -20,7 +20,7 @@ _PROJECT_FILES = (".git", "pyproject.toml", "setup.py")
 _JSON_STARTS = (b'{\n "generator": "ckdisp"', b'[\n  {"directory": ')
 _VIEW_STARTS = (b"// Generated from the ckdisp schema;", b"// Generated from arches.json;")
 _STARTS = (CPP_MARKER.encode(), TEXT_MARKER.encode(), *_JSON_STARTS, *_VIEW_STARTS)
-_SCANNED = (".cpp", ".hip", ".hpp")
+_SCANNED = (".cpp", ".cu", ".hip", ".hpp")
 # What a build leaves beside an object, and what is made from it.
 _BESIDE = ("", ".d", ".rsp", ".co", ".new")
 

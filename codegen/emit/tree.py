@@ -124,9 +124,9 @@ def compiler_commands(keys: Sequence[tuple[str, KernelKey]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(c for owner in _owners(keys).values() for c in owner.compilers))
 
 
-def needs_hip(keys: Sequence[tuple[str, KernelKey]]) -> bool:
-    """Whether some of the kernels are compiled by a HIP compiler."""
-    return any(owner.needs_hip for owner in _owners(keys).values())
+def needs(kind: str, keys: Sequence[tuple[str, KernelKey]]) -> bool:
+    """Whether some of the kernels are compiled by a compiler of ``kind``, ``hip`` or ``cuda``."""
+    return any(owner.needs == kind for owner in _owners(keys).values())
 
 
 def _owners(keys: Sequence[tuple[str, KernelKey]]) -> dict[tuple[str, str], Provider]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..arch import Arch
-from ..enums import EPILOGUE
 from ..factor import Axis
 from ..key import KernelKey
 from ..space import axis
 from .definition import SpaceRequest
+from .facts import EPILOGUES
 
 _CPU_ROW_TILES = (1, 4, 8, 16)
 _CPU_COLUMNS = (256, 512, 1024, 2048, 4096)
@@ -38,7 +38,6 @@ def cpu_tiles(key_class: type[KernelKey], registers: Sequence[tuple[int, ...]]) 
 
 
 def epilogues(facts: Arch, every: bool) -> Sequence[str]:
-    """The epilogues of an axis: all, or what GPUs have by default; a CPU has one."""
-    if not facts.is_gpu:
-        return ["default"]
-    return EPILOGUE.values if every else ["cshuffle"]
+    """The epilogues of an axis: all of the kind of machine, or what AMD GPUs have by default."""
+    known = EPILOGUES[facts.device_kind or "cpu"]
+    return known if every or len(known) == 1 else ["cshuffle"]

@@ -25,6 +25,16 @@ MAX_THREADS_PER_CU = 2048
 
 # The main loops that only the CPU provider has.
 CPU_PIPELINES = ("packed", "skinny", "direct")
+# Those that only CUTLASS has; the fast ones sum products of 8 bits with fewer bits.
+FAST_PIPELINES = ("cooperative_fast", "pingpong_fast")
+CUDA_PIPELINES = ("cooperative", "pingpong", *FAST_PIPELINES, "unaligned")
+HIP_PIPELINES = tuple(p for p in PIPELINE.values if p not in CPU_PIPELINES + CUDA_PIPELINES)
+# How C is stored, by the kind of machine.
+EPILOGUES = {
+    "cpu": ("default",),
+    "hip": ("default", "cshuffle"),
+    "cuda": ("default", "tma", "tma_transposed"),
+}
 
 FLOAT_OUTPUTS = ("fp32", "fp16", "bf16")
 NARROW_FLOATS = ("fp8", "bf8")
@@ -101,6 +111,16 @@ def wave_table() -> Array:
 
 def is_gpu(c: Columns) -> Array:
     return np.asarray(arch_array("is_gpu")[c["arch"]])
+
+
+@functools.cache
+def _kinds() -> Array:
+    return np.array([arches()[name].device_kind or "cpu" for name in ARCH.values])
+
+
+def is_kind(c: Columns, kind: str) -> Array:
+    """Whether the arch is a CPU level (``cpu``) or one of HIP's or CUDA's GPUs."""
+    return np.asarray(_kinds()[c["arch"]] == kind)
 
 
 _SIZES = np.array([ELEMENT_BYTES[v] for v in DTYPE.values], np.int64)

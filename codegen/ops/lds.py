@@ -34,7 +34,7 @@ def inputs_of(k: Any) -> tuple[int, str]:
 def lds_rule(columns: str, use: Callable[[Columns], Array], use_of: Callable[[Any], str]) -> Rule:
     """The rule, given the bytes of ``use``, found in ``columns``, and their words of one key."""
     return kind_rule(
-        True,
+        "hip",
         "lds",
         "one tile of A and one of B fit the LDS budget of the pipeline on the arch",
         f"arch pipeline {columns} tile_m tile_n tile_k",

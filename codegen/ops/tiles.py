@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arch import arch
 from ..columns import Array, Columns
-from ..enums import ARCH, SCHEDULER
+from ..enums import ARCH, EPILOGUE, FAMILY, SCHEDULER
 from ..enums import PROVIDER as PROVIDERS
 from ..rules import Rule
 from . import facts
@@ -25,18 +25,30 @@ MAX_GROUP_SUMS = 64
 AMX_ROWS = 32
 
 _WAVE = ("wave_m", "wave_n", "wave_k")
-_TILES = tuple(f"{field}_{side}" for field in ("tile", "wave", "warp") for side in "mnk")
+_TILES = ("arch", *(f"{field}_{side}" for field in ("tile", "wave", "warp") for side in "mnk"))
 _PROVIDERS = np.array([PROVIDERS.code(arch(name).provider) for name in ARCH.values])
 
 
+_SERVED = np.array(
+    [[arch(name).serves(family) for family in FAMILY.values] for name in ARCH.values]
+)
+
+
 def _provider(c: Columns) -> Array:
-    return np.asarray(_PROVIDERS[c["arch"]] == c["provider"])
+    return np.asarray((_PROVIDERS[c["arch"]] == c["provider"]) & _SERVED[c["arch"], c["family"]])
+
+
+def _provider_reason(k: Any) -> str:
+    found = arch(k.arch)
+    if k.provider != found.provider:
+        return f"{k.arch} is served by provider {found.provider}, not {k.provider}"
+    return f"{k.provider} has kernels for {k.arch} of {', '.join(found.served)}, not of {k.family}"
 
 
 def _steps(c: Columns, side: str) -> tuple[Array, Array]:
-    return c[f"tile_{side}"].astype(np.int64), c[f"wave_{side}"].astype(np.int64) * c[
-        f"warp_{side}"
-    ]
+    # The blocks of a cluster have a tile each.
+    waves = np.where(facts.is_kind(c, "cuda"), 1, c[f"wave_{side}"].astype(np.int64))
+    return c[f"tile_{side}"].astype(np.int64), waves * c[f"warp_{side}"]
 
 
 def _divisible(c: Columns) -> Array:
@@ -97,10 +109,10 @@ def _block(c: Columns) -> Array:
 
 PROVIDER = Rule(
     "provider",
-    "the provider has kernels for the arch",
-    ("arch", "provider"),
+    "the provider has kernels of the family for the arch",
+    ("arch", "provider", "family"),
     _provider,
-    lambda k: f"{k.arch} is served by provider {arch(k.arch).provider}, not {k.provider}",
+    _provider_reason,
 )
 
 DIVISIBLE = Rule(
@@ -121,7 +133,7 @@ COVERS = Rule(
 
 GPU: tuple[Rule, ...] = (
     kind_rule(
-        True,
+        "hip",
         "compv6_arch",
         "compv6 is known to work on CDNA only",
         "arch pipeline",
@@ -132,7 +144,7 @@ GPU: tuple[Rule, ...] = (
         lambda k: f"pipeline compv6 is made for CDNA, {k.arch} is {arch(k.arch).family}",
     ),
     kind_rule(
-        True,
+        "hip",
         "interwave",
         "the interwave scheduler exists only for the mem pipeline",
         "pipeline scheduler",
@@ -143,7 +155,7 @@ GPU: tuple[Rule, ...] = (
         lambda k: f"scheduler interwave exists only for pipeline mem, not {k.pipeline}",
     ),
     kind_rule(
-        True,
+        "hip",
         "waves",
         "the waves per block are in the list of the arch",
         "arch wave_m wave_n wave_k",
@@ -154,7 +166,7 @@ GPU: tuple[Rule, ...] = (
         ),
     ),
     kind_rule(
-        True,
+        "hip",
         "wave_groups",
         "compv5 runs two groups of one wave that split K; other pipelines have one group",
         "pipeline num_wave_groups wave_m wave_n wave_k",
@@ -166,7 +178,7 @@ GPU: tuple[Rule, ...] = (
         ),
     ),
     kind_rule(
-        True,
+        "hip",
         "wave_group_tile",
         "one wave of compv5 sums a whole tile, which its registers must hold",
         "arch pipeline tile_m tile_n",
@@ -178,7 +190,7 @@ GPU: tuple[Rule, ...] = (
         ),
     ),
     kind_rule(
-        True,
+        "hip",
         "occupancy",
         "the blocks per compute unit fit its threads",
         "arch wave_m wave_n wave_k block_per_cu",
@@ -191,8 +203,17 @@ GPU: tuple[Rule, ...] = (
     ),
 )
 
+HIP_EPILOGUE = kind_rule(
+    "hip",
+    "gpu_epilogue",
+    "AMD GPUs have the epilogues of CK Tile",
+    "epilogue",
+    lambda c: facts.one_of(EPILOGUE, facts.EPILOGUES["hip"], c["epilogue"]),
+    lambda k: f"epilogue {k.epilogue} exists only on NVIDIA GPUs, not on {k.arch}",
+)
+
 CPU_BLOCK = kind_rule(
-    False,
+    "cpu",
     "cpu_block",
     "the cache block is not larger than any cache",
     "pipeline tile_m tile_n tile_k",

@@ -104,7 +104,7 @@ def instruction_rules(columns: str, first: Callable[[Columns], Array]) -> tuple[
 
     return (
         kind_rule(
-            True,
+            "hip",
             "native_int8",
             "int8 needs integer matrix instructions that CK Tile uses",
             columns,
@@ -115,7 +115,7 @@ def instruction_rules(columns: str, first: Callable[[Columns], Array]) -> tuple[
             ),
         ),
         kind_rule(
-            True,
+            "hip",
             "emulated_tile",
             "fp8 and bf8 on gfx90a are unrolled conversions and fp32 instructions, not too many",
             f"{columns} tile_m tile_n tile_k wave_m wave_n wave_k",

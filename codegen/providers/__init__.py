@@ -8,6 +8,7 @@ from ..errors import BuildError
 from .base import LIBRARY_FLAGS, Provider, Recipe, Setup, Unit, cxx_rule
 from .ck_tile import CK_TILE, COMPILER_FILE
 from .cpu import CPU
+from .cutlass import CUTLASS
 
 __all__ = [
     "CPU",
@@ -21,7 +22,7 @@ __all__ = [
     "provider",
 ]
 
-_PROVIDERS: dict[str, Provider] = {p.name: p for p in (CPU, CK_TILE)}
+_PROVIDERS: dict[str, Provider] = {p.name: p for p in (CPU, CK_TILE, CUTLASS)}
 
 
 def provider(name: str, arch: Arch) -> Provider:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..cuda import CudaToolchain
 from ..key import KernelKey
 from ..rocm import HipToolchain
 from ..steps import Command, Rule, Step
@@ -26,6 +29,7 @@ class Setup:
     toolchain: Toolchain | None
     include_dirs: tuple[str, ...]
     hip: HipToolchain | None = None
+    cuda: CudaToolchain | None = None
     targets: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
     accepts: Callable[[str], bool] | None = None
@@ -74,7 +78,7 @@ class Provider:
 
     ``kernels`` maps an op to the header a unit includes and the macro that defines its kernel.
     ``suffix`` and ``template`` are those of a unit. ``compilers`` are the C++ compilers tried, in
-    order, when none is set; ``needs_hip`` says that there must be a HIP compiler, too.
+    order, when none is set; ``needs`` says which other there must be: ``hip``, ``cuda`` or none.
     ``optional_flags`` go to the C++ compiler and the linker, each only if a program can be linked
     with it. ``job_memory_mb`` is what one compile job may take at its peak.
     """
@@ -87,7 +91,33 @@ class Provider:
     compilers: tuple[str, ...]
     job_memory_mb: int
     optional_flags: tuple[str, ...] = ()
-    needs_hip: bool = False
+    needs: str = ""
+
+
+def short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def chunks(names: Sequence[str], size: int) -> list[list[str]]:
+    """``names`` in parts that stay what they are, but for one, when a name comes or goes.
+
+    What is not more than one part of ``size`` holds is one part. Else a part ends where the name
+    says so.
+    """
+    if len(names) <= size:
+        return [list(names)]
+    parts: list[list[str]] = [[]]
+    for name in names:
+        parts[-1].append(name)
+        if int(short_digest(name), 16) % (size // 2) == 0 or len(parts[-1]) == size:
+            parts.append([])
+    return [part for part in parts if part]
+
+
+def own_file(path: str, setup: Setup) -> str:
+    """A source of the providers, in the first of ckdisp's folders that has it."""
+    places = [os.path.join(folder, "providers", path) for folder in setup.include_dirs]
+    return next(filter(os.path.isfile, places), places[-1])
 
 
 def include_flags(setup: Setup) -> tuple[str, ...]:

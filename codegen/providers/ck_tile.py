@@ -7,10 +7,8 @@ kernels at once. Both passes start from a precompiled header.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..arch import arch
@@ -19,7 +17,7 @@ from ..enums import token
 from ..key import KernelKey
 from ..rocm import HipToolchain
 from ..steps import Command, Rule, Step
-from .base import Keys, Provider, Recipe, Setup, Unit, include_flags
+from .base import Keys, Provider, Recipe, Setup, Unit, chunks, include_flags, own_file, short_digest
 
 # What tells the compiler apart from the one that made a precompiled header.
 COMPILER_FILE = "toolchain.txt"
@@ -123,8 +121,8 @@ def _recipe(keys: Keys, setup: Setup) -> Recipe:
                 units[name] = Unit(name, key, f"units/{name}.hip", step.output)
             if step.rule is rules.group:
                 bundles[step.source] = tuple(f"units/{name}.hip" for name, _ in group)
-        for chunk in _chunks(sorted(name for name, _ in members)):
-            step = Step(f"{branch}_{level}_{_short_digest(chunk[0])}", rules.host)
+        for chunk in chunks(sorted(name for name, _ in members), _HOST_SIZE):
+            step = Step(f"{branch}_{level}_{short_digest(chunk[0])}", rules.host)
             steps.append(step)
             bundles[step.source] = tuple(f"units/{name}.hip" for name in chunk)
     return Recipe(tuple(units[name] for name, _ in keys), tuple(steps), bundles)
@@ -159,25 +157,6 @@ def _text(value: object) -> str:
     if not isinstance(value, tuple):
         return token(str(value))
     return re.sub("(x0)+$", "", "x".join(map(str, value)))
-
-
-def _chunks(names: Sequence[str]) -> list[list[str]]:
-    """``names`` in parts that stay what they are, but for one, when a name comes or goes.
-
-    What is not more than one part holds is one part. Else a part ends where the name says so.
-    """
-    if len(names) <= _HOST_SIZE:
-        return [list(names)]
-    chunks: list[list[str]] = [[]]
-    for name in names:
-        chunks[-1].append(name)
-        if int(_short_digest(name), 16) % (_HOST_SIZE // 2) == 0 or len(chunks[-1]) == _HOST_SIZE:
-            chunks.append([])
-    return [chunk for chunk in chunks if chunk]
-
-
-def _short_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def branch_of(key: KernelKey) -> str:
@@ -249,7 +228,7 @@ def _header(name: str, op: str, flags: tuple[str, ...], setup: Setup, hip: HipTo
     return Rule(
         name=name,
         compiler="hip",
-        source=_own_file(f"pch/{op}.hip", setup),
+        source=own_file(f"ck_tile/pch/{op}.hip", setup),
         output=f"pch/{name}.pch",
         # It holds the places of the headers, and fits those alone.
         flags=(*flags, *_includes(setup, hip)),
@@ -265,7 +244,7 @@ def _device(
 ) -> Rule:
     """Device code, compiled into a bundle, which becomes an object moved into place whole."""
     compress = _COMPRESS if setup.hip_takes(_COMPRESS) else ()
-    embed = _own_file("embed.S", setup)
+    embed = own_file("embed.S", setup)
     words = (
         *(*hip.command, *flags, *_includes(setup, hip), "--gpu-bundle-output", *compress),
         *("-Xclang", "-include-pch", "-Xclang", header, *_DEPENDENCIES),
@@ -307,12 +286,6 @@ def _host(name: str, flags: tuple[str, ...], header: str, setup: Setup, hip: Hip
     )
 
 
-def _own_file(path: str, setup: Setup) -> str:
-    """A source of this provider, in the first of ckdisp's folders that has it."""
-    places = [os.path.join(folder, "providers", "ck_tile", path) for folder in setup.include_dirs]
-    return next(filter(os.path.isfile, places), places[-1])
-
-
 CK_TILE = Provider(
     name="ck_tile",
     kernels={
@@ -325,5 +298,5 @@ CK_TILE = Provider(
     recipe=_recipe,
     compilers=("c++", "g++", "clang++"),
     job_memory_mb=1100,
-    needs_hip=True,
+    needs="hip",
 )

@@ -39,7 +39,7 @@ class Archs:
 
 
 def gpu_names() -> tuple[str, ...]:
-    return tuple(name for name, facts in arches().items() if facts.is_gpu)
+    return tuple(name for name, facts in arches().items() if facts.device_kind == "hip")
 
 
 def find_archs(env: Mapping[str, str] | None = None) -> Archs:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .codegen.kernel_set import KernelSet as _KernelSet
 
 if TYPE_CHECKING:
+    from .codegen.cuda import CudaToolchain
     from .codegen.rocm import HipToolchain
     from .codegen.toolchain import Toolchain
     from .registry import Registry
@@ -28,6 +29,7 @@ class KernelSet(_KernelSet):
         archs: Sequence[str] = (),
         toolchain: Toolchain | None = None,
         hip: HipToolchain | None = None,
+        cuda: CudaToolchain | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
     ) -> Registry:
@@ -40,7 +42,8 @@ class KernelSet(_KernelSet):
         the compilers in place of ninja. ``group="tile"`` compiles GPU kernels that share a tile
         together: less work in all, more for one kernel. ``archs`` may name target features, such
         as ``gfx942:xnack-``, for the kernels of an arch. ``toolchain`` is by default
-        :meth:`Toolchain.find`, ``hip``, for GPU kernels, :meth:`HipToolchain.find`, ``cache_dir``
+        :meth:`Toolchain.find`, ``hip``, for AMD GPUs, :meth:`HipToolchain.find`, ``cuda``, for
+        NVIDIA GPUs, :meth:`CudaToolchain.find`, ``cache_dir``
         ``$CKDISP_CACHE_DIR`` or the user's cache folder. ``timeout`` in seconds is for the whole
         build, or for each compiler on an ``executor``.
 
@@ -57,6 +60,7 @@ class KernelSet(_KernelSet):
             executor=executor,
             toolchain=toolchain,
             hip=hip,
+            cuda=cuda,
             cache_dir=cache_dir,
             timeout=timeout,
             group=group,

@@ -86,7 +86,7 @@ def test_a_header_that_changed_is_noticed(lab: Lab) -> None:
 
 def test_the_file_that_embeds_code_counts_too(lab: Lab) -> None:
     lab.build(gpu_keys(1))
-    embed = lab.headers[1] / "providers" / "ck_tile" / "embed.S"
+    embed = lab.headers[1] / "providers" / "embed.S"
     embed.write_text(embed.read_text() + "// changed\n")
     assert lab.build(gpu_keys(1)) == {"device": 1}
 

@@ -60,14 +60,14 @@ def test_cmake_and_cpp(tmp_path: Path) -> None:
     assert re.fullmatch(r"gemm_standard_cpu_\w+_rrr_\w+: 8\n", text)
 
 
-def test_console(tmp_path: Path, kernel_cache: Path) -> None:
+def test_console(tmp_path: Path) -> None:
     """The commands build on each other, so they run in order in one folder."""
     (block,) = snippets("console")
     for line in block.splitlines():
         prompt, program, *arguments = shlex.split(line)
         assert (prompt, program) == ("$", "ckdisp")
         command = [sys.executable, "-m", "ckdisp", *arguments]
-        run(*command, cwd=tmp_path, CKDISP_CACHE_DIR=str(kernel_cache)).ok()
+        run(*command, cwd=tmp_path, CKDISP_CACHE_DIR=str(tmp_path / "cache")).ok()
 
 
 def test_amd_commands(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ CPU = ("generic", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "x86-64-v4-amx")
 
 def test_names_cover_the_gpus_and_the_cpu_levels():
     gpus = ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1201")
-    assert arch_names() == gpus + CPU
+    assert arch_names() == (*gpus, *CPU, "sm_90a")
 
 
 @pytest.mark.parametrize("name", arch_names())
@@ -23,7 +23,10 @@ def test_every_arch_has_waves_and_warp_tiles(name):
     assert facts.waves and all(min(wave) >= 1 for wave in facts.waves)
     assert facts.warp_tiles["fp16_fp16_fp32"]
     assert facts.to_dict()["name"] == name
-    assert facts.is_gpu == name.startswith("gfx")
+    assert facts.is_gpu == name.startswith(("gfx", "sm_"))
+    assert facts.device_kind == (
+        "hip" if name.startswith("gfx") else "cuda" if facts.is_gpu else ""
+    )
 
 
 def test_lds_budgets_per_pipeline_and_arch():
@@ -41,6 +44,7 @@ def test_fp8_has_one_encoding_on_each_arch_that_multiplies_it():
         "gfx950": "ocp",
         "gfx1200": "ocp",
         "gfx1201": "ocp",
+        "sm_90a": "ocp",
     }
     for name, facts in arches().items():
         if facts.is_gpu:

@@ -13,7 +13,6 @@ from tiny_demo import shrink
 import ckdisp
 from ckdisp.cli import demo_conv as demo
 from ckdisp.cli.app import app
-from ckdisp.jit.build import Options, build_library
 
 pytestmark = pytest.mark.xdist_group("cli_conv")  # the library is built once
 
@@ -27,8 +26,11 @@ def run(*arguments: object) -> Result:
 
 
 @pytest.fixture(scope="module")
-def library(kernel_cache: Path) -> Path:
-    return build_library(KERNELS, Options(progress=False, cache_dir=kernel_cache))
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cache = tmp_path_factory.mktemp("jit")
+    KERNELS.build(cache_dir=cache, progress=False)
+    (library,) = (cache / "libraries").rglob("*.so")
+    return library
 
 
 def test_select_prints_the_name_that_the_dispatcher_takes(library: Path) -> None:

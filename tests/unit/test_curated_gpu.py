@@ -24,7 +24,8 @@ GROUPS = json.loads(DOCUMENT.read_text(encoding="utf-8"))["groups"]
 @pytest.mark.parametrize("name", GPUS)
 def test_every_curated_tile_is_valid(name, operation):
     keys = list(curated_keys(name, operation))
-    assert keys or (name == "gfx908" and operation != "gemm")  # none are curated for it
+    # None are curated for the oldest of AMD's, and NVIDIA's have no other op.
+    assert keys or (name in ("gfx908", "sm_90a") and operation != "gemm")
     assert check_all(keys) == [[] for _ in keys]
 
 

@@ -68,6 +68,7 @@ BROKEN: list[tuple[str, Fields, str]] = [
     ),
     ("gpu_pipeline", {**GPU, "pipeline": "packed"}, "no convolution on gfx942 has pipeline packed"),
     ("gpu_pipeline", {**GPU, "pipeline": "compv6"}, "use mem, compv3, compv4, compv5"),
+    ("gpu_epilogue", {**GPU, "epilogue": "tma"}, "exists only on NVIDIA GPUs"),
     ("double_buffer", {**GPU, "double_buffer": True}, "compv3 cannot have double_buffer true"),
     (
         "double_buffer",

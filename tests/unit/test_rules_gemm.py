@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from cutlass_keys import BROKEN as CUTLASS
 from rule_laws import breaks_alone, hold
 
 from ckdisp.codegen.kernel_set import KernelSet
@@ -44,7 +45,8 @@ BROKEN = {
     ),
     "tile_divisible": ({**GPU, "tile": (96, 128, 64)}, "M 96 by 2x32"),
     "tile_covers": ({**GPU, "tile": (32, 128, 64)}, "larger than the tile: M 32 by 2x32"),
-    "gpu_pipeline": ({**GPU, "pipeline": "direct"}, "exists only on CPU levels"),
+    "gpu_pipeline": ({**GPU, "pipeline": "direct"}, "none of CK Tile's"),
+    "gpu_epilogue": ({**GPU, "epilogue": "tma"}, "exists only on NVIDIA GPUs"),
     "preshuffle_pipeline": (
         {**GPU, "pipeline": "preshufflev2", "scheduler": "default"},
         "belongs to gemm.preshuffle",
@@ -157,6 +159,9 @@ BROKEN = {
     "skinny_rows": ({**CPU, "pipeline": "skinny", "tile_m": 128}, "at most 64 rows"),
     "skinny_tile": (AMX | {"pipeline": "skinny", "tile": (32, 8064, 128)}, "use packed"),
 }
+
+
+BROKEN |= {name: case for name, case in CUTLASS.items() if name not in BROKEN}
 
 
 def build(fields: dict) -> KernelKey:

@@ -55,7 +55,7 @@ def test_samples_of_every_space_are_valid_and_know_their_position(name):
         for tiles in ("curated", "all"):
             s = space(name, family, tiles)
             if not len(s):
-                assert family == "gemm.preshuffle"
+                assert family == "gemm.preshuffle" or not arch(name).serves(family)
                 continue
             positions = np.unique(np.linspace(0, len(s) - 1, 200).astype(np.int64))
             keys = s.keys(positions)

@@ -28,7 +28,7 @@ _WEIGHT = FAMILY.code("conv.bwd_weight")
 _CSHUFFLE = EPILOGUE.code("cshuffle")
 _TILES = "tile_m tile_n tile_k wave_m wave_n wave_k"
 
-_gpu_rule = functools.partial(kind_rule, True)
+_gpu_rule = functools.partial(kind_rule, "hip")
 _dtypes = " ".join(DTYPES)
 
 

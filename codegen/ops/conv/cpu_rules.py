@@ -19,7 +19,7 @@ PIPELINES = ("packed", "direct")
 DIRECT_TYPES = ("fp32", "fp16", "bf16")
 _SPECIAL = ("default", "filter1x1_stride1_pad0")
 
-_cpu_rule = functools.partial(kind_rule, False)
+_cpu_rule = functools.partial(kind_rule, "cpu")
 _fixed = functools.partial(fixed_on_cpu, ConvKey)
 
 

@@ -15,7 +15,7 @@ from .operands import DTYPES
 
 PIPELINES = ("mem", "compv3", "compv4", "compv5")
 
-_gpu_rule = functools.partial(kind_rule, True)
+_gpu_rule = functools.partial(kind_rule, "hip")
 
 
 RULES: tuple[Rule, ...] = (
@@ -29,6 +29,7 @@ RULES: tuple[Rule, ...] = (
             f"no convolution on {k.arch} has pipeline {k.pipeline}; use {', '.join(PIPELINES)}"
         ),
     ),
+    tiles.HIP_EPILOGUE,
     _gpu_rule(
         "scheduler_default",
         "CK Tile's pipelines are scheduled intrawave or interwave",

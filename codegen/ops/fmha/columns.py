@@ -46,7 +46,7 @@ def family_rule(
     def passes(c: Columns) -> Array:
         return np.asarray(~facts.one_of(FAMILY, wanted, c["family"]) | valid(c))
 
-    return kind_rule(True, name, doc, f"family {columns}", passes, reason)
+    return kind_rule("hip", name, doc, f"family {columns}", passes, reason)
 
 
 def forward_rule(*args: Any) -> Rule:

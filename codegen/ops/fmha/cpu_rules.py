@@ -54,7 +54,7 @@ def _by_family(field: str) -> Rule:
         return f"{field} must be {expected} in {k.family} on {k.arch}: {why}"
 
     doc = f"{field} is left to the call on CPU levels, in families that have it"
-    return kind_rule(False, f"cpu_{field}", doc, f"family {field}", valid, reason)
+    return kind_rule("cpu", f"cpu_{field}", doc, f"family {field}", valid, reason)
 
 
 def _tile(c: Columns) -> Array:
@@ -67,7 +67,7 @@ RULES: tuple[Rule, ...] = (
     *(fixed_on_cpu(FmhaKey, field, value, why) for field, (value, why) in FIXED.items()),
     *(_by_family(field) for field in BY_FAMILY),
     kind_rule(
-        False,
+        "cpu",
         "cpu_tile",
         "a cache block has queries and keys",
         " ".join(f"tile_{i}" for i in range(9)),

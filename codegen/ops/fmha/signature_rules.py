@@ -28,7 +28,7 @@ from .columns import (
 from .families import BACKWARD, FIELDS, NEUTRAL
 from .key import FmhaKey
 
-_gpu = functools.partial(kind_rule, True)
+_gpu = functools.partial(kind_rule, "hip")
 
 # The types that the kernels of a family exist for.
 _HALF = ("fp16", "bf16")
@@ -179,7 +179,7 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     kind_rule(
-        False,
+        "cpu",
         "cpu_dtype",
         "gradients are computed in fp32, fp16 and bf16",
         "family dtype",

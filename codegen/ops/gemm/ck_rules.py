@@ -25,7 +25,7 @@ _MIXED = ("compv4", "compv5", "compv6", "compasync")
 _PRESHUFFLE = FAMILY.code("gemm.preshuffle")
 _CSHUFFLE = EPILOGUE.code("cshuffle")
 
-_gpu_rule = functools.partial(kind_rule, True)
+_gpu_rule = functools.partial(kind_rule, "hip")
 
 
 def _row_major(c: Columns, side: str) -> Array:

@@ -16,7 +16,7 @@ from .key import GemmKey
 MAX_SKINNY_ROWS = 64
 
 
-_cpu_rule = functools.partial(kind_rule, False)
+_cpu_rule = functools.partial(kind_rule, "cpu")
 _fixed = functools.partial(fixed_on_cpu, GemmKey)
 
 

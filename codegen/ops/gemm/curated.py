@@ -23,6 +23,7 @@ class Curated:
     """One algorithm. ``roles``: compute, memory (few rows), latency; essential for small sets.
 
     ``spills`` says why a GPU tile is here although its code spills registers; else it is empty.
+    ``epilogue`` is that of the tile, if it goes with one alone.
     """
 
     roles: tuple[str, ...]
@@ -33,6 +34,7 @@ class Curated:
     scheduler: str
     num_wave_groups: int
     spills: str = ""
+    epilogue: str = ""
 
 
 def _cpu_rows(level: str, dtype_a: str) -> Iterator[Curated]:
@@ -56,6 +58,7 @@ def _gpu_rows(name: str, family: str, dtypes: str) -> Iterator[Curated]:
                     row["scheduler"],
                     row.get("num_wave_groups", 1),
                     row.get("spills", {}).get(name, ""),
+                    row.get("epilogue", ""),
                 )
 
 

@@ -22,7 +22,7 @@ _TILE = ("tile_m", "tile_n", "tile_k")
 _WARP = ("warp_m", "warp_n", "warp_k")
 
 
-_gpu_rule = functools.partial(kind_rule, True)
+_gpu_rule = functools.partial(kind_rule, "hip")
 
 
 def _three(test: Callable[[Array, int], Array], c: Columns) -> Array:
@@ -99,11 +99,12 @@ RULES: tuple[Rule, ...] = (
     *tiles.GPU,
     _gpu_rule(
         "gpu_pipeline",
-        "packed, skinny and direct are pipelines of the CPU provider",
+        "AMD GPUs have the pipelines of CK Tile",
         "pipeline",
-        lambda c: ~facts.has_pipeline(c, *facts.CPU_PIPELINES),
-        lambda k: f"pipeline {k.pipeline} exists only on CPU levels, not on {k.arch}",
+        lambda c: facts.has_pipeline(c, *facts.HIP_PIPELINES),
+        lambda k: f"pipeline {k.pipeline} is none of CK Tile's, which {k.arch} has",
     ),
+    tiles.HIP_EPILOGUE,
     _gpu_rule(
         "preshuffle_pipeline",
         "gemm.preshuffle uses preshufflev2, and only it does",

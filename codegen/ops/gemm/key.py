@@ -44,8 +44,12 @@ class GemmKey(KernelKey):
     layout_d: str = enum_field(ORDER, "signature", "storage of every D")
 
     tile: Triple = ints_field("mnk", "t", "block tile; on a CPU the cache block")
-    wave: Triple = ints_field("mnk", "w", "waves per block")
-    warp: Triple = ints_field("mnk", "r", "warp tile; on a CPU the register tile")
+    wave: Triple = ints_field("mnk", "w", "waves per block; on NVIDIA GPUs blocks per cluster")
+    warp: Triple = ints_field(
+        "mnk",
+        "r",
+        "warp tile; on a CPU the register tile, on NVIDIA GPUs the step of an instruction",
+    )
     pipeline: str = enum_field(PIPELINE, "algorithm", "main loop")
     scheduler: str = enum_field(SCHEDULER, "algorithm", "order of loads and math")
     epilogue: str = enum_field(EPILOGUE, "algorithm", "how C is stored")

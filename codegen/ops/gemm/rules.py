@@ -9,7 +9,7 @@ from ...enums import ELEMENTWISE, FAMILY
 from ...rules import Rule
 from .. import facts, tiles
 from ..types import OUTPUTS, type_rules
-from . import ck_rules, cpu_rules, gpu_rules, tables
+from . import ck_rules, cpu_rules, cutlass_rules, gpu_rules, tables
 from .key import GemmKey
 
 _MULTI_D = FAMILY.code("gemm.multi_d")
@@ -95,4 +95,10 @@ _COMMON: tuple[Rule, ...] = (
     tiles.COVERS,
 )
 
-RULES: tuple[Rule, ...] = _COMMON + gpu_rules.RULES + ck_rules.RULES + cpu_rules.RULES
+RULES: tuple[Rule, ...] = (
+    *_COMMON,
+    *gpu_rules.RULES,
+    *ck_rules.RULES,
+    *cpu_rules.RULES,
+    *cutlass_rules.RULES,
+)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...arch import Arch, arch
-from ...enums import ELEMENTWISE, LAYOUT, PIPELINE, SCHEDULER
+from ...enums import ELEMENTWISE, LAYOUT, SCHEDULER
 from ...factor import Axis
 from ...space import Space, axis
 from .. import facts
@@ -50,6 +50,7 @@ def curated_space(request: SpaceRequest, roles: Sequence[str] = ()) -> Space:
         (
             *(a, b, facts.accumulator(a, b), c, d),
             *(t.tile, t.wave, t.warp, t.pipeline, t.scheduler, t.num_wave_groups),
+            *((t.epilogue,) if t.epilogue else ()),
         )
         for a, b in facts.pairs()
         for c, d in _outputs(a, "dtype_c" in named, "dtype_d" in named)
@@ -57,10 +58,12 @@ def curated_space(request: SpaceRequest, roles: Sequence[str] = ()) -> Space:
         if not roles or set(roles) & set(t.roles)
     ]
     names = "dtype_a dtype_b dtype_acc dtype_c dtype_d tile wave warp"
+    names += " pipeline scheduler num_wave_groups"
+    own = facts_.device_kind == "cuda"  # its tiles say their epilogues
     axes = [
-        axis(GemmKey, f"{names} pipeline scheduler num_wave_groups", rows),
+        axis(GemmKey, f"{names} epilogue" if own else names, rows),
         axis(GemmKey, "pad_m pad_n pad_k", _pads(facts_, bool(named & set(_PADS)))),
-        axis(GemmKey, "epilogue", epilogues(facts_, "epilogue" in named)),
+        *([] if own else [axis(GemmKey, "epilogue", epilogues(facts_, "epilogue" in named))]),
         axis(GemmKey, "persistent", [False, True] if "persistent" in named else [False]),
         axis(GemmKey, "split_k", [False, True] if "split_k" in named else [False]),
         axis(GemmKey, "block_per_cu", [1]),
@@ -78,7 +81,11 @@ def _all(request: SpaceRequest) -> Space:
     warps = dict.fromkeys(
         tile for a, b in facts.pairs() for tile in facts.warp_tiles(facts_, request.family, a, b)
     )
-    pipelines = [p for p in PIPELINE.values if (p in facts.CPU_PIPELINES) != gpu]
+    pipelines = {
+        "": facts.CPU_PIPELINES,
+        "hip": facts.HIP_PIPELINES,
+        "cuda": facts.CUDA_PIPELINES,
+    }[facts_.device_kind]
     flags = [False, True] if gpu else [False]
     axes = [
         axis(GemmKey, "dtype_a dtype_b dtype_acc", dtypes),
@@ -157,7 +164,7 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
         "warp": tile.warp,
         "pipeline": tile.pipeline,
         "scheduler": tile.scheduler,
-        "epilogue": epilogues(facts_, False)[0],
+        "epilogue": tile.epilogue or epilogues(facts_, False)[0],
         **dict.fromkeys(_PADS, True),
         "persistent": False,
         "split_k": False,

@@ -16,6 +16,7 @@ from ..codegen.errors import Error
 from ..codegen.jobs import cpus, memory_mb
 from ..codegen.toolchain import CXX_COMMANDS, Toolchain, which
 from ..jit import cache, location
+from . import cuda_checks
 from .findings import FAIL, OK, WARN, Check
 from .output import human_bytes, plural
 from .rocm_checks import build_checks, device_checks
@@ -198,5 +199,5 @@ def _owner(folder: Path) -> str:
 
 _CHECKS = (
     *(_python, _machine, _packages, _cpu, _prebuilt, _compiler, _tools, _cache),
-    *(build_checks, device_checks),
+    *(build_checks, cuda_checks.build_checks, device_checks),
 )

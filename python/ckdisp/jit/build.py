@@ -13,6 +13,7 @@ from pathlib import Path
 from ..codegen.build import build as run_ninja
 from ..codegen.check import checked_keys
 from ..codegen.compilers import check_group, targets_of
+from ..codegen.cuda import CudaToolchain
 from ..codegen.emit.cpp_view import schema_hash
 from ..codegen.emit.files import write_atomic, write_if_changed
 from ..codegen.emit.tree import LIBRARY_OBJECT, Tree, make_tree
@@ -46,6 +47,7 @@ class Options:
     executor: Executor | None = None
     toolchain: Toolchain | None = None
     hip: HipToolchain | None = None
+    cuda: CudaToolchain | None = None
     cache_dir: str | os.PathLike[str] | None = None
     timeout: float | None = None
     group: str | None = None
@@ -71,7 +73,7 @@ def _build_library(root: Path, kernels: Iterable[KernelKey], options: Options) -
     if not keys:
         raise InvalidKey("the kernel set is empty, so there is nothing to build; widen it")
     store = Store(root)
-    compilers = Compilers(keys, options.toolchain, options.hip)
+    compilers = Compilers(keys, options.toolchain, options.hip, options.cuda)
     with among_threads("compiler"):  # ask a compiler once, not once for each thread
         job = _Job(store, keys, compilers, options)
     found = job.find_library()
@@ -137,6 +139,7 @@ class _Job:
             compilers.cxx,
             self.include_dirs,
             hip=compilers.hip,
+            cuda=compilers.cuda,
             targets=self.targets,
             group=self.group,
             accepts=compilers.accepts,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..codegen.compilers import find_cxx, find_hip
-from ..codegen.emit.tree import Tree, needs_hip
+from ..codegen.compilers import find_cuda, find_cxx, find_hip
+from ..codegen.cuda import CudaToolchain
+from ..codegen.emit.tree import Tree, needs
 from ..codegen.errors import BuildError
 from ..codegen.key import KernelKey
 from ..codegen.rocm import HipToolchain
@@ -17,7 +18,7 @@ from .probes import Probes
 
 
 class Compilers:
-    """The C++ compiler, and the HIP compiler if some kernel needs one.
+    """The C++ compiler, and the HIP compiler and nvcc if some kernel needs one.
 
     ``missing`` says why one of them is not there; then neither is used.
     """
@@ -27,12 +28,15 @@ class Compilers:
         keys: list[tuple[str, KernelKey]],
         toolchain: Toolchain | None,
         hip: HipToolchain | None,
+        cuda: CudaToolchain | None = None,
     ) -> None:
         self.missing: BuildError | None = None
-        self.hip = hip if needs_hip(keys) else None
+        self.hip = hip if needs("hip", keys) else None
+        self.cuda = cuda if needs("cuda", keys) else None
         self.cxx = toolchain
         try:
             self.hip = self.hip or find_hip(keys)
+            self.cuda = self.cuda or find_cuda(keys)
             self.cxx = self.cxx or find_cxx(keys, self.hip)
         except BuildError as error:
             self.missing = error
@@ -47,6 +51,10 @@ class Compilers:
             self.identities["hip"] = self.hip.identity()
             self._probes["hip"] = Probes(root, self.identities["hip"])
             self.folders["hip"] = include_dirs(self.hip)
+        if self.cuda is not None:
+            # The C++ compiler makes the host's part.
+            self.identities["cuda"] = digest(self.cuda.identity(), self.identities["cxx"])
+            self.folders["cuda"] = (*self.cuda.include_dirs, *self.folders["cxx"])
 
     def accepts(self, flag: str) -> bool:
         cxx = self.cxx
