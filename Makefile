@@ -17,7 +17,7 @@ export ROCM_PATH := $(CURDIR)/.amd-toolchain
 endif
 endif
 
-.PHONY: help demo test lint format bench golden fuzz check-amd amd-toolchain amd-emulator clean
+.PHONY: help demo test test-gpu lint format bench golden fuzz check-amd amd-toolchain amd-emulator clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ demo: ## build a small kernel set, run the layers of a real model and an attenti
 test: ## run every test; PYTEST_ARGS='-k name' narrows it, JOBS=n sets the workers
 	@$(PYTHON) tools/venv.py --torch
 	@$(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS)
+
+test-gpu: ## run the tests of values on a GPU: the one that is here, else the emulated one
+	@$(PYTHON) tools/venv.py --torch
+	@CKDISP_TEST_GPU=found $(BIN)/pytest -n $(JOBS) -m gpu $(PYTEST_ARGS)
 
 lint: ## check style and types
 	@$(PYTHON) tools/venv.py --lint

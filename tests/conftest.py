@@ -32,6 +32,12 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "on_gpu" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.gpu)
+
+
 @pytest.fixture(scope="session")
 def on_gpu(kernel_cache: Path) -> OnGpu:
     """Runs functions on an AMD GPU, emulated or real."""

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .shuffle import shuffle_b
     from .streams import Event, Stream, current_stream
     from .validate import Validator
+    from .verification import verify
 
 _HOMES = {
     "Arch": "codegen.arch",
@@ -100,6 +101,7 @@ _HOMES = {
     "synchronize": "device_array",
     "to_device": "device_array",
     "torch": "",
+    "verify": "verification",
     "why_no_devices": "gpu",
     "zeros": "device_array",
 }
@@ -150,6 +152,7 @@ __all__ = [
     "shuffle_b",
     "synchronize",
     "to_device",
+    "verify",
     "why_no_devices",
     "zeros",
 ]

@@ -40,6 +40,7 @@ _COMMANDS = {
     ),
     "select": ("dispatch", "Say which kernel runs a problem."),
     "explain": ("dispatch", "Show every candidate kernel for a problem and why it loses or wins."),
+    "verify": ("verify", "Run kernels on this machine and compare them with references."),
     "bench": ("bench", "Time a problem against NumPy and PyTorch."),
     "cache": ("cache", "Look at and clean the cache of compiled kernels."),
 }
