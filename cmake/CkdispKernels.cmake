@@ -239,7 +239,31 @@ function(ckdisp_install_kernels target)
   if(arg_COMPONENT)
     set(component COMPONENT "${arg_COMPONENT}")
   endif()
+  _ckdisp_limit_wheel("${target}" ${component})
   install(PROGRAMS "$<TARGET_FILE:${target}>" DESTINATION "${arg_DESTINATION}" ${component})
+endfunction()
+
+# Stop the installation into a wheel once its kernel libraries are above 2 GiB: indexes and zip files
+# of wheels take no more, and loaders of code within 2 GiB of itself neither. Called before the
+# library of `target` is installed; more arguments go to install().
+function(_ckdisp_limit_wheel target)
+  if(NOT DEFINED SKBUILD)
+    return()
+  endif()
+  install(CODE "
+    file(SIZE \"$<TARGET_FILE:${target}>\" bytes)
+    if(NOT CKDISP_WHEEL_BYTES)
+      set(CKDISP_WHEEL_BYTES 0)
+    endif()
+    math(EXPR CKDISP_WHEEL_BYTES \"\${CKDISP_WHEEL_BYTES} + \${bytes}\")
+    math(EXPR megabytes \"\${CKDISP_WHEEL_BYTES} / 1048576\")
+    message(STATUS \"ckdisp: ${target} has \${bytes} bytes, kernel libraries of the wheel so far \"
+                   \"\${megabytes} MB\")
+    if(CKDISP_WHEEL_BYTES GREATER 2147483648)
+      message(FATAL_ERROR \"ckdisp: the kernel libraries of this wheel have \${megabytes} MB, and a \"
+                          \"wheel takes at most 2048: build fewer archs, types or tiles, or several \"
+                          \"wheels\")
+    endif()" ${ARGN})
 endfunction()
 
 # Refuse wrong arguments of ckdisp_add_kernels() with what was wrong and the form to use.

@@ -29,5 +29,6 @@ foreach(level IN LISTS levels)
   ckdisp_add_kernels(${name} PRESET gemm.cpu_prebuilt conv.cpu_prebuilt fmha.cpu_prebuilt
                      ARCHS ${level} DRIVER cmake)
   set_target_properties(${name} PROPERTIES OUTPUT_NAME "ckdisp_cpu_${level}")
+  _ckdisp_limit_wheel(${name})
   install(TARGETS ${name} LIBRARY DESTINATION "${CKDISP_INSTALL_PREBUILTDIR}")
 endforeach()

@@ -13,4 +13,5 @@ foreach(file IN LISTS CKDISP_KERNELS)
 endforeach()
 
 ckdisp_add_kernels(ckdisp_wheel_kernels SPEC ${specs} DRIVER cmake)
+_ckdisp_limit_wheel(ckdisp_wheel_kernels)
 install(TARGETS ckdisp_wheel_kernels LIBRARY DESTINATION "${CKDISP_INSTALL_PREBUILTDIR}")

@@ -41,6 +41,15 @@ def escape(path: Path) -> str:
     return re.sub(r"([ #\\])", r"\\\1", os.path.normpath(path)).replace("$", "$$")
 
 
+def report_sizes(folder: Path) -> None:
+    """Say how large the library is, by the script that the graph of ``folder`` names."""
+    script = re.search(r" (\S+)/seal\.py \$out", (folder / "build.ninja").read_text("utf-8"))
+    outputs = list(folder.glob("lib*.so"))
+    if script is not None and len(outputs) == 1:
+        words = [f"{script[1]}/sizes.py", folder / "manifest.json", outputs[0], folder]
+        subprocess.run([sys.executable, *words], check=False)
+
+
 def main(arguments: list[str]) -> int:
     ninja, folder, stamp = arguments[0], Path(arguments[1]), Path(arguments[2])
     environment = dict(os.environ)
@@ -50,6 +59,7 @@ def main(arguments: list[str]) -> int:
     status = subprocess.run(command, check=False).returncode
     if status != 0:
         return status
+    report_sizes(folder)
     headers = " \\\n  ".join(map(escape, read_headers(ninja, folder)))
     stamp.with_name(stamp.name + ".d").write_text(f"{escape(stamp)}: {headers}\n", encoding="utf-8")
     stamp.touch()

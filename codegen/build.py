@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from .emit.manifest import read_manifest
+from .emit.manifest import moved_text, read_manifest
 from .errors import BuildError
 from .failures import STATUS, failure_error, parse_failures
 from .jobs import cpus, job_count, memory_mb
@@ -78,6 +78,8 @@ def build(
         try:
             _run_ninja([*command, *targets], folder, progress, timeout)
         except BuildError as error:
+            if moved := moved_text(Path(os.path.abspath(folder))):
+                raise BuildError(f"{moved}\n{error}") from None
             if not _UNFIT_HEADER.search(str(error)) or not _discard_headers(folder):
                 raise
             _run_ninja([*command, *targets], folder, progress, timeout)

@@ -62,8 +62,9 @@ class Enum:
 
 
 def unknown(what: str, value: object, known: Sequence[str]) -> str:
-    """The text of an unknown-name error: what was given, the nearest name, the known ones."""
-    return f"unknown {what} {value!r}{suggest(value, known)}; known: {', '.join(known)}"
+    """The text of an unknown-name error: what was given, the nearest name, the known ones once."""
+    listed = ", ".join(dict.fromkeys(known))
+    return f"unknown {what} {value!r}{suggest(value, known)}; known: {listed}"
 
 
 FAMILY = Enum(

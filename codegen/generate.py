@@ -6,12 +6,14 @@ import contextlib
 import dataclasses
 import os
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import cuda as nvidia
 from . import rocm
+from . import seal as seal_module
 from .arch import arch
 from .check import checked_keys
 from .compilers import LeftOut, check_group, find_cuda, find_cxx, find_hip, split, targets_of
@@ -139,7 +141,8 @@ def generate(
         targets=targets,
         group=group,
     )
-    tree = make_tree(name, keys, setup, regenerate=regenerate)
+    seal = (sys.executable, os.path.abspath(seal_module.__file__)) if sys.executable else ()
+    tree = make_tree(name, keys, setup, regenerate=regenerate, seal=seal)
     texts = {**view, **folder_texts(tree, folder, emit)}
     return dataclasses.replace(_write(folder, tree, texts), left_out=left_out)
 

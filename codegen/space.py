@@ -52,7 +52,7 @@ def column_names(key_class: type[KernelKey], name: str) -> tuple[str, ...]:
     columns = columns_of(key_class)
     if name in columns:
         return (name,)
-    raise InvalidKey(unknown("field", name, tuple(dict.fromkeys((*fields, *columns)))))
+    raise InvalidKey(unknown("field", name, (*fields, *columns)))
 
 
 def _codes(key_class: type[KernelKey], name: str, value: Any) -> tuple[int, ...]:

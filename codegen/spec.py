@@ -5,6 +5,7 @@ A document is ``{"ckdisp": 1, "sets": [...]}``. Each entry is a sweep (``family`
 ``key`` (fields; those left out take defaults), a list of ``keys`` (full fields, or names) or a
 ``model`` (the arguments of :meth:`KernelSet.for_model`) with its ``arch``. Sweeps, presets and a
 ``key`` have the companions that their kernels need unless ``companions`` is false.
+The manifest of a generated folder is a spec of its kernels.
 ``arch`` may be left out where the caller names the archs, and where ``provider`` is one of GPU
 kernels: then it is ``native``.
 """
@@ -66,14 +67,25 @@ def parse_spec(
     companions: bool = True,
 ) -> list[Part]:
     """The parts that a spec declares: from a path, JSON text or a loaded document."""
+    document: Any
     if isinstance(source, Mapping):
         name, document = "spec", source
     elif isinstance(source, str) and source.lstrip()[:1] in ("{", "["):
         name, document = "spec", _parse(source, "spec")
     else:
         name, document = str(source), _read(Path(source))
+    if isinstance(document, Mapping) and document.get("generator") == "ckdisp":
+        document = _declared_by(document)  # the manifest of a generated folder
     with _at(name):
         return list(_Reader(archs, provider, companions).parts(document))
+
+
+def _declared_by(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of the kernels that a manifest lists."""
+    kernels = manifest.get("kernels")
+    rows = kernels if isinstance(kernels, list) else []
+    keys = [row.get("key") if isinstance(row, Mapping) else row for row in rows]
+    return {"ckdisp": VERSION, "sets": [{"keys": keys}]}
 
 
 def _read(path: Path) -> Any:

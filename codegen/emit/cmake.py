@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
 
+from .. import sizes
 from ..steps import Command, Rule, Step, is_local
+from .manifest import again_command
 from .templates import render
 from .tree import LIBRARY_OBJECT, LIBRARY_SOURCE, Tree
 from .unit import TEXT_MARKER
@@ -14,6 +17,7 @@ RESERVED_TARGETS = (
     *("all", "ALL_BUILD", "clean", "edit_cache", "help", "install", "INSTALL", "preinstall"),
     *("rebuild_cache", "ZERO_CHECK"),
 )
+SIZES = os.path.abspath(sizes.__file__)
 _SOURCE_DIR, _BUILD_DIR = "${CMAKE_CURRENT_SOURCE_DIR}", "${CMAKE_CURRENT_BINARY_DIR}"
 
 
@@ -53,6 +57,8 @@ def cmake_text(tree: Tree) -> str:
         "CMakeLists.txt.j2",
         marker=TEXT_MARKER,
         library=tree.library,
+        seal=words(tree.seal),
+        sizes=words((*tree.seal[:1], SIZES)),
         library_source=LIBRARY_SOURCE,
         base_flags=_flags(tree.rules[0], tree),
         groups=[
@@ -60,6 +66,7 @@ def cmake_text(tree: Tree) -> str:
             for rule in plain
         ],
         include_dirs=words(tree.setup.include_dirs),
+        again=again_command(".", tree.library, tree.setup.group, tree.setup.targets),
         openmp="-fopenmp" in tree.optional_flags,
         pools=[
             (f"{tree.library}_{name}", depth)

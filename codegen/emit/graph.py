@@ -107,9 +107,10 @@ def _link_rule(graph: _Graph, tree: Tree) -> None:
     # Linked aside and moved into place: whoever loads the library meanwhile sees the old or the
     # new one, never a part of it.
     command = f"{shell(link_command(tree))} -o $out.new @$out.rsp"
+    seal = f" && {{ {shell(tree.seal)} $out.new || true; }}" if tree.seal else ""
     graph.writer.rule(
         "link",
-        command=f"{command} && mv -f $out.new $out",
+        command=f"{command}{seal} && mv -f $out.new $out",
         description="link $out",
         pool="link",
         rspfile="$out.rsp",

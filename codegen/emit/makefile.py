@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from ..providers.base import include_flags
 from ..steps import Command, Rule
 from .graph import shared_flags
+from .manifest import again_command
 from .templates import render
 from .tree import LIBRARY_OBJECT, LIBRARY_SOURCE, Tree
 from .unit import TEXT_MARKER
@@ -33,8 +34,11 @@ def makefile_text(tree: Tree) -> str:
         "Makefile.j2",
         marker=TEXT_MARKER,
         output=tree.output,
+        seal=shell(tree.seal),
         library_object=LIBRARY_OBJECT,
         library_source=LIBRARY_SOURCE,
+        needed_dirs=list(filter(_PLAIN.fullmatch, tree.setup.include_dirs)),
+        again=again_command(".", tree.library, tree.setup.group, tree.setup.targets),
         objects=[rule.name for rule in kernel_rules if rule.makes_object],
         groups=[
             (rule, [s for s in tree.steps if s.rule.name == rule.name], _lines(rule), _needs(rule))

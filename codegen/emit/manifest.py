@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,8 @@ def manifest_text(tree: Tree, files: Sequence[str]) -> str:
         "library": tree.library,
         "output": tree.output,
         "header": tree.header,
+        "group": tree.setup.group,
+        "targets": dict(tree.setup.targets),
         "job_memory_mb": max(p.job_memory_mb for p in tree.providers),
         "files": sorted(files),
         "built": [s.output for s in tree.steps if s.output not in kernels],
@@ -58,6 +63,48 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         return None
     ours = isinstance(document, dict) and document.get("generator") == "ckdisp"
     return document if ours and document.get("format") == FORMAT else None
+
+
+def again_command(
+    folder: str, library: str, group: str | None, targets: Mapping[str, str], emit: str = ""
+) -> str:
+    """The command that generates ``folder`` again, with the same kernels, where ckdisp is now."""
+    manifest = os.path.join(folder, "manifest.json") if folder != "." else "manifest.json"
+    words = ["ckdisp", "generate", "--spec", manifest, "--out", folder, "--name", library]
+    words += ["--emit", emit] if emit else []
+    words += ["--group", group] if group else []
+    return shlex.join((*words, *(w for target in targets.values() for w in ("--arch", target))))
+
+
+def moved_folders(folder: Path) -> list[str]:
+    """The folders with headers that ``build.ninja`` names and that are not there any more."""
+    try:
+        graph = (folder / "build.ninja").read_text(encoding="utf-8")
+    except OSError:
+        return []
+    found: dict[str, None] = {}
+    for line in graph.splitlines():
+        if "-I" in line:
+            with contextlib.suppress(ValueError):  # not the words of a command
+                words = shlex.split(line.replace("$$", "$"))
+                found.update((w[2:], None) for w in words if w.startswith("-I/"))
+    return [path for path in found if not os.path.isdir(path)]
+
+
+def moved_text(folder: Path) -> str:
+    """That ``folder`` must be generated again since ckdisp has moved; empty if it has not."""
+    moved, manifest = moved_folders(folder), read_manifest(folder)
+    if not moved or manifest is None:
+        return ""
+    emitted = {"ninja": "build.ninja", "cmake": "CMakeLists.txt", "make": "Makefile"}
+    emit = ",".join(kind for kind, file in emitted.items() if file in manifest["files"])
+    targets = manifest.get("targets", {})
+    command = again_command(str(folder), manifest["library"], manifest.get("group"), targets, emit)
+    return (
+        f"{folder} was generated for headers in {moved[0]}, which is not there any more: ckdisp, "
+        "its environment or its checkout has moved. Generate it again: "
+        f"{command} (where CMake made it: configure the project again)"
+    )
 
 
 def compile_commands_text(tree: Tree, folder: Path) -> str:

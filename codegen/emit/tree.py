@@ -31,6 +31,7 @@ class Tree:
 
     ``steps`` make everything but the library itself, what others need first. ``bundles`` are the
     generated sources that include others. ``done`` are the outputs that are there already.
+    ``seal`` is the command that writes sums into the library at the path that follows it, if any.
     """
 
     library: str
@@ -42,6 +43,7 @@ class Tree:
     optional_flags: tuple[str, ...] = ()
     regenerate: Regenerate | None = None
     done: frozenset[str] = frozenset()
+    seal: tuple[str, ...] = ()
 
     @property
     def output(self) -> str:
@@ -81,6 +83,7 @@ def make_tree(
     *,
     regenerate: Regenerate | None = None,
     done: frozenset[str] = frozenset(),
+    seal: tuple[str, ...] = (),
 ) -> Tree:
     """The tree of ``keys``, given as (canonical name, key) pairs."""
     owned: dict[str, list[tuple[str, KernelKey]]] = {}
@@ -113,6 +116,7 @@ def make_tree(
         optional_flags=optional,
         regenerate=regenerate,
         done=done,
+        seal=seal,
     )
 
 

@@ -1,5 +1,7 @@
 #include "cached.hpp"
 
+#include <nanobind/stl/string.h>
+
 #include <ckdisp/device_kind.hpp>
 #include <ckdisp/names.hpp>
 
@@ -69,6 +71,11 @@ void Cached::check_no_gradient(nb::handle tensor, const char* name) const {
   if (wanted.ptr() != Py_True) return;
   const nb::handle check = helper(check_gradient_, "check_no_gradient");
   check(name);
+}
+
+std::string Cached::why_unreadable(nb::handle tensor, const char* name) const {
+  const nb::handle why = helper(why_unreadable_, "why_unreadable");
+  return nb::cast<std::string>(why(tensor, name));
 }
 
 nb::handle Cached::numpy_dtype(Dtype dtype) const {

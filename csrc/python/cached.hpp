@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include <ckdisp/generated/enums.hpp>
 
@@ -26,6 +27,8 @@ class Cached {
   const dlpack::Exchange* exchange_of(nb::handle object) const;
   // Throws InvalidArgument for a tensor whose gradient would be lost.
   void check_no_gradient(nb::handle tensor, const char* name) const;
+  // Why a tensor of PyTorch shows no memory, and what to pass; empty if that is not known.
+  std::string why_unreadable(nb::handle tensor, const char* name) const;
 
   nb::object numpy_empty(nb::handle shape, Dtype dtype) const;
   // Helpers in ckdisp.tensors, for what is rare or specific to a framework.
@@ -52,7 +55,7 @@ class Cached {
 
   nb::object empty_, requires_grad_;
   mutable nb::object find_extension_, check_gradient_, make_dtype_, make_empty_, convert_, name_of_,
-      channels_second_, current_stream_, as_bytes_, copy_of_;
+      channels_second_, current_stream_, as_bytes_, copy_of_, why_unreadable_;
   mutable nb::object dtypes_[EnumNames<Dtype>::size];
   mutable SmallCache<std::optional<Dtype>> extension_dtypes_;
   mutable SmallCache<const dlpack::Exchange*> exchanges_;

@@ -1,6 +1,7 @@
 // Maps the exceptions of the runtime to the classes of ckdisp.codegen.errors.
 #include <ckdisp/errors.hpp>
 
+#include <cstring>
 #include <exception>
 
 #include "bindings.hpp"
@@ -10,7 +11,11 @@ namespace {
 
 void raise(const char* name, const std::exception& error) {
   const nb::object type = nb::module_::import_("ckdisp.codegen.errors").attr(name);
-  PyErr_SetString(type.ptr(), error.what());
+  // A path, or what the system says of a damaged file, may hold any bytes.
+  const char* const what = error.what();
+  const nb::object text = nb::steal(
+      PyUnicode_DecodeUTF8(what, static_cast<Py_ssize_t>(std::strlen(what)), "backslashreplace"));
+  if (text.is_valid()) PyErr_SetObject(type.ptr(), text.ptr());
 }
 
 void translate(const std::exception_ptr& pointer, void*) {

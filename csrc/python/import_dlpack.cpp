@@ -3,6 +3,7 @@
 
 #include <ckdisp/device_kind.hpp>
 #include <ckdisp/errors.hpp>
+#include <ckdisp/names.hpp>
 
 #include <string>
 #include <utility>
@@ -74,6 +75,23 @@ void check_not_negated(const Tensor& tensor) {
                         ".resolve_neg()");
 }
 
+// Tensors that only describe others, such as PyTorch's FakeTensor, have sizes but no memory.
+void check_memory(const Tensor& tensor) {
+  const std::string name = tensor.name;
+  if (tensor.data == nullptr && count_of(tensor) != 0) {
+    throw InvalidArgument(
+        name + " (" + class_name(tensor.object) +
+        ") has no memory: it only describes a tensor, or is one of zeros that are "
+        "not stored; pass one that holds numbers, e.g. " +
+        name + ".clone()");
+  }
+  const auto size = static_cast<std::size_t>(size_of(tensor.dtype));
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) % size == 0) return;
+  throw InvalidArgument(name + " is misaligned: its address is no multiple of " +
+                        std::to_string(size) + " bytes, the size of its elements; pass a copy, " +
+                        name + ".clone()");
+}
+
 Tensor from_dlpack(const dlpack::Tensor& view, nb::handle object, Kind kind, const char* name,
                    const Ranks& ranks) {
   const int device = index_of(view.device, object, name);
@@ -97,11 +115,14 @@ Tensor from_dlpack(const dlpack::Tensor& view, nb::handle object, Kind kind, con
   out.regular = true;
   out.writable = true;
   check_not_negated(out);
+  check_memory(out);
   return out;
 }
 
 // The framework would not show the tensor's memory: it is sparse, has no storage, or the like.
 [[noreturn]] void unreadable(nb::handle object, const char* name, const nb::python_error& error) {
+  const std::string kind = cached().why_unreadable(object, name);
+  if (!kind.empty()) throw InvalidArgument(kind);
   const auto why = nb::cast<std::string>(nb::str(error.value()));
   throw InvalidArgument(std::string(name) + " (" + class_name(object) +
                         ") cannot be read as memory: " + why.substr(0, why.find('\n')) +

@@ -18,8 +18,14 @@ Dtype output_type(nb::handle out_dtype, const std::optional<Tensor>& out, Dtype 
 
 void check_writable(const Tensor& out) {
   if (out.writable) return;
-  throw InvalidArgument(std::string(out.name) +
-                        " is read-only (or not aligned); pass a writable array");
+  if (out.misaligned) {
+    const std::string size = std::to_string(size_of(out.dtype));
+    throw InvalidArgument(std::string(out.name) +
+                          " is misaligned: its address and strides must be "
+                          "multiples of " +
+                          size + " bytes, the size of its elements");
+  }
+  throw InvalidArgument(std::string(out.name) + " is read-only; pass a writable array");
 }
 
 void check_type(const Tensor& out, Dtype wanted) {

@@ -70,8 +70,9 @@ Tensor import_numpy(nb::handle object, const char* name, const Ranks& ranks) {
     out.regular = out.regular && view->strides[i] % view->itemsize == 0;
   }
   if (!out.regular && !(view->flags & kAligned)) {
-    // Element-wise copies need whole elements; NumPy makes them.
-    out.keep = nb::module_::import_("numpy").attr("ascontiguousarray")(object);
+    // Element-wise copies need whole elements; NumPy makes them. A dense one that is only
+    // misaligned must be copied, too.
+    out.keep = nb::module_::import_("numpy").attr("array")(object, nb::arg("order") = "C");
   }
   out.writable = (view->flags & kWritable) != 0;
   return out;
@@ -113,6 +114,7 @@ Tensor import_tensor(nb::handle object, const char* name, const CallStream& stre
     Tensor aligned = import_numpy(out.keep, name, ranks);
     aligned.object = object;
     aligned.writable = false;  // a copy: not fit for an output
+    aligned.misaligned = true;
     aligned.keep = std::move(out.keep);
     return aligned;
   }

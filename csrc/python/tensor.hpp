@@ -42,7 +42,8 @@ struct Tensor {
   std::int64_t strides[kMaxRank];  // in elements
   bool regular;                    // aligned, and the strides are whole elements
   bool writable;
-  int device;  // HIP's index of the GPU that holds the memory; -1 for the CPU
+  bool misaligned;  // as it was given; `data` is then a copy
+  int device;       // HIP's index of the GPU that holds the memory; -1 for the CPU
   nb::object keep;
 
   // Of a matrix, or of a vector that is one row.

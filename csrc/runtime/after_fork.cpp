@@ -6,6 +6,8 @@
 #include <mutex>
 #include <thread>
 
+#include "team.hpp"
+
 namespace ckdisp::detail {
 namespace {
 
@@ -46,6 +48,7 @@ thread_local Helper* helper = nullptr;  // never freed: its thread runs until th
 void in_child() {
   left_by_fork = true;
   helper = nullptr;  // the thread of the parent's is not here
+  forget_team();
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "dispatch_errors.hpp"
 #include "fmha_plan.hpp"
 #include "run_decision.hpp"
+#include "team.hpp"
 
 namespace ckdisp {
 
@@ -70,6 +71,13 @@ struct Dispatcher::Impl {
       throw InvalidArgument("the device is " + std::to_string(launch.device) +
                             "; pass -1 for the CPU, or the number of a device");
     }
+    return launch;
+  }
+
+  // The same for a call that runs now, on no more threads than there can be.
+  Launch running(Launch launch) const {
+    launch = complete(launch);
+    if (launch.device < 0) launch.num_threads = detail::team(launch.num_threads);
     return launch;
   }
 
@@ -375,7 +383,7 @@ bool Dispatcher::has_signature_data(const Data& problem, Launch launch) const {
 
 template <class Data>
 void Dispatcher::run_data(const Data& problem, const ArgsOf<Data>& args, Launch launch) const {
-  launch = impl_->complete(launch);
+  launch = impl_->running(launch);
   detail::check_unnamed(problem);
   const Decision<Data> decision = impl_->decide(problem, launch);
   detail::check_args(problem, args, launch);
@@ -386,7 +394,7 @@ void Dispatcher::run_data(const Data& problem, const ArgsOf<Data>& args, Launch 
 template <class Data>
 void Dispatcher::run_data(std::string_view kernel_name, const Data& problem,
                           const ArgsOf<Data>& args, Launch launch) const {
-  launch = impl_->complete(launch);
+  launch = impl_->running(launch);
   detail::check_named(problem);
   validate(problem);
   detail::check_args(problem, args, launch);
@@ -398,7 +406,7 @@ void Dispatcher::run_data(std::string_view kernel_name, const Data& problem,
 template <class Data>
 void Dispatcher::run_data(const Stage& stage, const Data& problem, const ArgsOf<Data>& args,
                           Launch launch) const {
-  launch = impl_->complete(launch);
+  launch = impl_->running(launch);
   const Data& part = detail::stage_problem(problem, stage);
   validate(part);
   detail::check_args(part, args, launch);

@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,9 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
+
+#include "elf_tables.hpp"
+#include "seal.hpp"
 
 namespace ckdisp {
 namespace {
@@ -30,6 +34,26 @@ class File {
   bool read(void* out, std::size_t size, std::uint64_t offset) const {
     return ::pread(fd_, out, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
   }
+
+  // The file in memory, for as long as the view lives.
+  class View {
+   public:
+    View(int fd, std::size_t size) : size_(size) {
+      void* const mapped = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+      if (mapped != MAP_FAILED) data_ = static_cast<const unsigned char*>(mapped);
+    }
+    View(const View&) = delete;
+    View& operator=(const View&) = delete;
+    ~View() {
+      if (data_ != nullptr) ::munmap(const_cast<unsigned char*>(data_), size_);
+    }
+    const unsigned char* data() const { return data_; }
+
+   private:
+    const unsigned char* data_ = nullptr;
+    std::size_t size_;
+  };
+  View view(std::uint64_t size) const { return {fd_, static_cast<std::size_t>(size)}; }
 
  private:
   int fd_;
@@ -52,6 +76,21 @@ constexpr int kMachine = EM_NONE;  // unknown here: left to the loader
 
 bool inside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t size) {
   return offset <= size && bytes <= size - offset;
+}
+
+// Whether the bytes are those that were linked and, where that is not known, whether the loader can
+// read its tables.
+std::string damage(const File& file, std::uint64_t size) {
+  const File::View view = file.view(size);
+  if (view.data() == nullptr) return std::string("cannot be read: ") + std::strerror(errno);
+  const std::string again = "; copy or build it again";
+  const SealState state = seal_state(view.data(), size);
+  if (state == SealState::whole) return "";
+  if (state == SealState::damaged) {
+    return "is damaged: its bytes are not those that were linked" + again;
+  }
+  const std::string table = table_fault_of(view.data(), size);
+  return table.empty() ? "" : "is damaged: its " + table + " cannot be right" + again;
 }
 
 }  // namespace
@@ -93,11 +132,10 @@ std::string elf_fault(const std::string& path) {
     return truncated;
   }
   for (const auto& segment : segments) {
-    if (segment.p_type == PT_LOAD && !inside(segment.p_offset, segment.p_filesz, size)) {
-      return truncated;
-    }
+    const bool read = segment.p_type == PT_LOAD || segment.p_type == PT_DYNAMIC;
+    if (read && !inside(segment.p_offset, segment.p_filesz, size)) return truncated;
   }
-  return "";
+  return kClass == ELFCLASS64 ? damage(file, size) : "";
 }
 
 }  // namespace ckdisp

@@ -80,6 +80,28 @@ def check_no_gradient(name: str) -> None:
         )
 
 
+def why_unreadable(tensor: Any, name: str) -> str:
+    """Why a PyTorch tensor is not plain memory, and what to pass; empty for one that is.
+
+    The text holds for every call: kernels read numbers at an address, by sizes and strides.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        return ""
+    if tensor.is_quantized:
+        return f"{name} is quantised ({tensor.dtype}); pass {name}.dequantize()"
+    if tensor.is_nested:
+        return (
+            f"{name} is a nested tensor; pass its parts one by one, or padded to one shape; "
+            "attention takes sequences one behind the other with cu_seqlens_q and cu_seqlens_k"
+        )
+    if tensor.layout is not torch.strided:
+        return f"{name} is no dense tensor ({tensor.layout}); pass {name}.to_dense()"
+    if tensor.device.type == "meta":
+        return f"{name} is on the device meta, without memory; pass a tensor of the CPU"
+    return ""
+
+
 def empty_like_kind(
     like: Any, shape: tuple[int, ...], dtype: str, on_device: bool, fnuz: bool
 ) -> Any:

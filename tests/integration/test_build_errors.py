@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -12,14 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from filelock import FileLock
 from stub_kernels import FakeCompiler, kernel_count, keys, write_headers
 
+from ckdisp.cli.app import app
 from ckdisp.codegen import build as build_module
 from ckdisp.codegen.build import build, find_ninja
-from ckdisp.codegen.errors import BuildError
+from ckdisp.codegen.emit.manifest import read_manifest
+from ckdisp.codegen.errors import BuildError, InvalidKey
 from ckdisp.codegen.failures import Failure, parse_failures
 from ckdisp.codegen.generate import generate
+from ckdisp.codegen.kernel_set import KernelSet
 from ckdisp.codegen.toolchain import Toolchain
 
 
@@ -207,3 +213,62 @@ def test_ninja_on_the_path_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setitem(sys.modules, "ninja", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_ninja() == str(tmp_path / "ninja")
+
+
+# A checkout, an environment or a folder that has moved.
+
+
+@pytest.fixture
+def moved(tmp_path: Path, compiler: FakeCompiler) -> Path:
+    """A generated folder whose headers are somewhere else now."""
+    folder = tmp_path / "my kernels"
+    toolchain = Toolchain.find(str(compiler.path))
+    headers = write_headers(tmp_path / "checkout")
+    generate(keys(3), folder, toolchain=toolchain, include_dirs=headers, name="mine")
+    (tmp_path / "checkout").rename(tmp_path / "elsewhere")
+    return folder
+
+
+def test_a_moved_checkout_says_how_to_generate_again(
+    moved: Path, tmp_path: Path, compiler: FakeCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BuildError, match="Generate it again: ckdisp generate") as caught:
+        build(moved)
+    text = str(caught.value)
+    assert f"headers in {tmp_path}/checkout/include, which is not there any more" in text
+    command = re.search(r"Generate it again: (.*) \(where CMake", text)
+    assert command is not None
+    _, *arguments = shlex.split(command[1])
+    monkeypatch.setenv("CXX", str(compiler.path))
+    before = (moved / "manifest.json").read_text()
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    again = read_manifest(moved)
+    assert again is not None and [k["name"] for k in again["kernels"]] == sorted(
+        k.name for k in keys(3)
+    )
+    assert (moved / "manifest.json").read_text() == before
+    assert str(tmp_path / "checkout") not in (moved / "build.ninja").read_text()
+
+
+def test_make_and_cmake_say_it_too(moved: Path, tmp_path: Path) -> None:
+    again = "ckdisp generate --spec manifest.json --out . --name mine"
+    done = subprocess.run(["make", "-C", str(moved)], capture_output=True, text=True)
+    assert done.returncode != 0 and "ckdisp has moved: " in done.stderr and again in done.stderr
+    command = ["cmake", "-S", str(moved), "-B", str(tmp_path / "build")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    said = " ".join(done.stderr.split())
+    assert done.returncode != 0 and "ckdisp has moved: " in said and again in said
+
+
+def test_a_folder_that_moves_with_nothing_else_builds(out: Path, tmp_path: Path) -> None:
+    there = out.rename(tmp_path / "another place")
+    assert kernel_count(build(there)) == 3
+
+
+def test_a_manifest_is_a_spec(out: Path) -> None:
+    found = KernelSet.from_json(out / "manifest.json")
+    assert sorted(found.names()) == sorted(k.name for k in keys(3))
+    assert found == KernelSet(keys(3))
+    (out / "other.json").write_text('{"generator": "ckdisp", "kernels": [{"name": 1}]}')
+    with pytest.raises(InvalidKey, match=r"sets\[0\]\.keys\[0\]: a key must be an object"):
+        KernelSet.from_json(out / "other.json")

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -103,18 +104,36 @@ def generate_command(
 def build_command(folder: Path, jobs: int | None, verbose: bool, as_json: bool) -> None:
     """Build a folder written by `ckdisp generate`.
 
-    The last line is the path of the library. Only what changed is compiled.
+    The last line is the path of the library. Only what changed is compiled. What the families take
+    of it is told for each arch, and a library over CKDISP_MAX_LIBRARY_MB is warned of.
     """
     from ..codegen.build import build
+    from ..codegen.emit.manifest import read_manifest
+    from ..codegen.sizes import report, warning
 
     start = time.perf_counter()
     with _progress(folder, verbose) as steps:
         library = build(folder, jobs=jobs, progress=steps)
     seconds = time.perf_counter() - start
     path = os.path.abspath(library)
+    manifest = read_manifest(folder)
+    assert manifest is not None  # of the folder that was just built
+    found = report(manifest, library, folder)
+    if said := warning(path, found.library):
+        click.echo(f"warning: {said}", err=True)
     if as_json:
-        print_json({"library": path, "steps": steps.total, "seconds": seconds})
+        print_json(
+            {
+                "library": path,
+                "steps": steps.total,
+                "seconds": seconds,
+                "bytes": found.library,
+                "sizes": [asdict(size) for size in found.sizes],
+            }
+        )
         return
+    for line in found.lines() if steps.total else ():
+        click.echo(line, err=True)
     click.echo(f"{plural(steps.total, 'step')} in {seconds:.1f} s" if steps.total else "no change")
     click.echo(path)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from ..codegen.headers import missing_headers, own_include_dirs
 from ..codegen.key import KernelKey
 from ..codegen.providers import Setup
 from ..codegen.rocm import HipToolchain
+from ..codegen.seal import NotSealable, seal
+from ..codegen.sizes import warning as size_warning
 from ..codegen.steps import Step, is_local
 from ..codegen.toolchain import Toolchain
 from ..codegen.version import ABI_VERSION
@@ -227,6 +230,11 @@ class _Job:
             keep_depfiles=True,
         )
         require_outputs(staging.folder, missing)
+        with contextlib.suppress(NotSealable):
+            seal(staging.folder / tree.output)
+        size = (staging.folder / tree.output).stat().st_size
+        if said := size_warning(f"the library of {len(tree.units)} kernels", size):
+            warnings.warn(f"ckdisp: {said}", RuntimeWarning, stacklevel=2)
 
     def _publish_steps(self, staging: Staging, steps: Iterable[Step]) -> list[Listing]:
         """Publish what ``steps`` made; returns the headers they and the registration read."""

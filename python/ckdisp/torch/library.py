@@ -9,6 +9,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ..codegen.errors import DeviceError, InvalidArgument, UnsupportedProblem
+from ..tensors import why_unreadable
 
 Tensor = Any  # torch.Tensor; the type checker does without PyTorch
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -94,8 +95,10 @@ def check_dtype(t: Tensor, name: str) -> None:
 
 def check_tensor(t: Tensor, name: str, least: int, most: int | None = None) -> None:
     """Refuse what is no tensor in the CPU's memory of ``least`` to ``most`` dimensions."""
-    if not isinstance(t, torch.Tensor) or t.layout is not torch.strided:
-        raise InvalidArgument(f"{name} is no dense tensor of PyTorch; pass one")
+    if not isinstance(t, torch.Tensor):
+        raise InvalidArgument(f"{name} is a {type(t).__name__}, not a tensor of PyTorch; pass one")
+    if t.device.type != "meta" and (why := why_unreadable(t, name)):
+        raise InvalidArgument(why)
     if t.device.type not in ("cpu", "meta"):
         raise DeviceError(
             f"{name} is on {t.device}, and these operators compute on the CPU; pass {name}.cpu(), "
