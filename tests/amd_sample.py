@@ -40,6 +40,7 @@ _TILE_FIELDS = ("tile", "wave", "warp", "pipeline", "scheduler", "num_wave_group
 _CONV_FIELDS = (
     *_TILE_FIELDS,
     *("epilogue", "specialization", "vector", "two_stage", "groups_to_merge", "double_buffer"),
+    "split_k",
 )
 # Fields of which every value should appear in a sample.
 _EVERY_VALUE = {
@@ -182,7 +183,7 @@ def _curated_conv(arch: str) -> Iterator[tuple[KernelKey, str]]:
             for row in conv_curated(arch, family, a, b):
                 fields = {f: getattr(row, f) for f in _CONV_FIELDS}
                 types = zip(DTYPES, tensors(family, a, b, default_output(a)), strict=True)
-                yield make_key(family, arch=arch, **dict(types), **fields), ""
+                yield make_key(family, arch=arch, **dict(types), **fields), row.spills
 
 
 def _curated_fmha(arch: str) -> Iterator[tuple[KernelKey, str]]:

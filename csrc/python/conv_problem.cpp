@@ -107,7 +107,7 @@ void bind_conv_problem(nb::module_& module) {
            nb::arg("dtype_in") = none, nb::arg("dtype_wei") = none, nb::arg("dtype_out") = none,
            nb::arg("dtype_acc") = none, nb::arg("stride").none() = 1, nb::arg("padding").none() = 0,
            nb::arg("dilation").none() = 1, nb::arg("groups").none() = 1,
-           nb::arg("k_batch").none() = 1,
+           nb::arg("k_batch").none() = 0,
            nb::sig("def __init__(self, direction: str, input_shape: Sequence[int], "
                    "weight_shape: Sequence[int], *, dtype: object = 'fp32', "
                    "dtype_in: object = None, dtype_wei: object = None, "
@@ -115,7 +115,7 @@ void bind_conv_problem(nb::module_& module) {
                    "stride: int | Sequence[int] = 1, "
                    "padding: int | Sequence[int] | Sequence[tuple[int, int]] = 0, "
                    "dilation: int | Sequence[int] = 1, groups: int = 1, "
-                   "k_batch: int = 1) -> None"),
+                   "k_batch: int = 0) -> None"),
            "direction is 'fwd', 'bwd_data' or 'bwd_weight'; shapes are those of PyTorch.")
       .def_prop_ro("family", [](const Problem& p) { return to_name(p.family); })
       .def_prop_ro("input_shape", &input_shape, nb::sig("def input_shape(self) -> tuple[int, ...]"))

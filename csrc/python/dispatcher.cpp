@@ -322,7 +322,9 @@ void bind_dispatcher(nb::module_& module) {
       .def_ro("cost", &Candidate::cost, "Only the order matters.")
       .def_ro("rank", &Candidate::rank, "Place in the preference, from 0; -1 when not supported.")
       .def_ro("chosen", &Candidate::chosen,
-              "Whether select() and plan() take it: none is where they raise.");
+              "Whether select() and plan() take it: none is where they raise.")
+      .def_ro("k_batch", &Candidate::k_batch,
+              "Parts that the sums of a GEMM or convolution are split into; else 0.");
   nb::class_<Stage>(module, "Stage", "One step of a plan.")
       .def_ro("kernel", &Stage::kernel)
       .def_prop_ro(
@@ -337,7 +339,8 @@ void bind_dispatcher(nb::module_& module) {
       .def_ro("workspace_offset", &Stage::workspace_offset)
       .def_ro("workspace_bytes", &Stage::workspace_bytes)
       .def_ro("num_splits", &Stage::num_splits,
-              "Parts of the sums that stages of an attention hand on, else 0.");
+              "Parts of the sums that stages of an attention hand on; else the k_batch of the "
+              "problem, or the one that was chosen.");
   nb::class_<Plan>(module, "Plan", "The ordered steps that solve a problem.")
       .def_ro("stages", &Plan::stages)
       .def_ro("workspace_bytes", &Plan::workspace_bytes)

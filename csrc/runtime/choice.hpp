@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fmha_match.hpp"
+#include "open_parts.hpp"
 #include "snapshot.hpp"
 #include "target.hpp"
 
@@ -52,17 +53,20 @@ bool usable(const Question<Problem>& question, const Indexed& candidate) {
   return !candidate.picky || question.target.rank(question.kernel_of(candidate)) != Target::kNever;
 }
 
-// Calls found(candidate) for the kernels of one architecture that support the problem.
+// Calls found(candidate, problem as it computes it) for the kernels of one architecture that
+// support the problem.
 template <class Problem, class Found>
 void each_supporting(const Question<Problem>& question, const Candidates& candidates, Arch arch,
                      const Found& found) {
   const std::uint64_t wanted = choices(question.problem);
+  OpenParts<Problem> parts(question.problem, question.launch);
   for (const Indexed& candidate : candidates.of(arch)) {
     if ((candidate.refused & wanted) != 0) continue;
     if (!fits_key(question, question.kernel_of(candidate), nullptr)) continue;
-    if (usable(question, candidate) && candidate.supports(&question.problem, nullptr)) {
-      found(candidate);
-    }
+    if (!usable(question, candidate)) continue;
+    const Problem* asked = &question.problem;
+    if (is_open(*asked)) asked = &parts.of(*question.kernel_of(candidate).table());
+    if (candidate.supports(asked, nullptr)) found(candidate, *asked);
   }
 }
 
@@ -72,12 +76,13 @@ const Indexed* cheapest(const Question<Problem>& question, const Candidates& can
   for (const Arch arch : question.target.arches()) {
     const Indexed* best = nullptr;
     double best_cost = 0;
-    each_supporting(question, candidates, arch, [&](const Indexed& candidate) {
-      const double cost = candidate.cost(&question.problem, &question.launch);
-      if (best != nullptr && !(cost < best_cost)) return;
-      best = &candidate;
-      best_cost = cost;
-    });
+    each_supporting(question, candidates, arch,
+                    [&](const Indexed& candidate, const Problem& asked) {
+                      const double cost = candidate.cost(&asked, &question.launch);
+                      if (best != nullptr && !(cost < best_cost)) return;
+                      best = &candidate;
+                      best_cost = cost;
+                    });
     if (best != nullptr) return best;
   }
   return nullptr;
@@ -88,8 +93,9 @@ template <class Problem>
 std::vector<Kernel> supporting(const Question<Problem>& question, const Candidates& candidates) {
   std::vector<std::uint32_t> entries;
   for (const Arch arch : question.target.arches()) {
-    each_supporting(question, candidates, arch,
-                    [&](const Indexed& candidate) { entries.push_back(candidate.entry); });
+    each_supporting(question, candidates, arch, [&](const Indexed& candidate, const Problem&) {
+      entries.push_back(candidate.entry);
+    });
   }
   std::sort(entries.begin(), entries.end());
   std::vector<Kernel> out;
@@ -126,15 +132,19 @@ template <class Problem>
 Candidate examine(const Question<Problem>& question, Kernel kernel) {
   const auto& [view, problem, launch, target, first] = question;
   Refusal refusal{};
-  Candidate out{kernel, false, Reason::none, "", 0, -1, false};
+  Candidate out{kernel, false, Reason::none, "", 0, -1, false, 0};
+  OpenParts<Problem> parts(problem, launch);
   const bool may_run = target.rank(kernel) != Target::kNever;
   // Only a CPU kernel's checks may hold instructions that this machine lacks.
   const bool may_ask = may_run || is_gpu(kernel.arch());
-  if (same_signature(kernel, problem, &refusal) && fits_key(question, kernel, &refusal) &&
-      (!may_ask || kernel.table()->supports(&problem, &refusal))) {
+  const bool fits =
+      same_signature(kernel, problem, &refusal) && fits_key(question, kernel, &refusal);
+  const Problem& asked = fits && may_ask ? parts.of(*kernel.table()) : problem;
+  if (fits && (!may_ask || kernel.table()->supports(&asked, &refusal))) {
     if (may_run) {
       out.supported = true;
-      out.cost = kernel.table()->cost(&problem, &launch);
+      out.cost = kernel.table()->cost(&asked, &launch);
+      out.k_batch = k_batch_of(asked);
     } else {
       target.refuse_kernel(kernel, &out.reason, &out.text);
     }

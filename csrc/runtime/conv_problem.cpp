@@ -153,7 +153,8 @@ ConvProblemData GroupedConvProblem::data() const {
   place("dilation", dilation_, rank, 1, p.dilation);
   place("padding", left_, rank, 0, p.left_pad);
   place("padding", right_, rank, 0, p.right_pad);
-  p.k_batch = k_batch_;
+  const bool is_open = k_batch_ == 0 && family_ == Family::conv_bwd_weight;
+  p.k_batch = k_batch_ == 0 && !is_open ? 1 : k_batch_;
   p.family = family_;
   p.layout = static_cast<ConvLayout>(rank - 1);
   p.dtype_in = in_;
@@ -190,7 +191,8 @@ std::string to_string(const ConvProblemData& p) {
   if (text(p.right_pad) != text(p.left_pad)) out += ":" + text(p.right_pad);
   out += " -> " + text(p.out) + " " + to_name(p.dtype_in) + " x " + to_name(p.dtype_wei) + " -> " +
          to_name(p.dtype_out) + " " + to_name(p.layout);
-  if (p.k_batch != 1) out += " k_batch=" + std::to_string(p.k_batch);
+  if (p.k_batch != (p.family == Family::conv_bwd_weight ? 0 : 1))
+    out += " k_batch=" + std::to_string(p.k_batch);
   return out;
 }
 

@@ -174,7 +174,10 @@ void complete_output(ConvProblemData& p) {
 void validate(const ConvProblemData& p) {
   check_types(p);
   check_sizes(p);
-  if (p.k_batch < 1) refuse("k_batch is " + std::to_string(p.k_batch) + "; pass 1 or more");
+  if (p.k_batch < 0) {
+    refuse("k_batch is " + std::to_string(p.k_batch) +
+           "; pass 1 or more, or 0 for the kernel's choice");
+  }
 }
 
 void validate(const ConvProblemData& p, const ConvArgs& args) {

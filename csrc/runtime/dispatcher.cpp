@@ -110,7 +110,11 @@ struct Dispatcher::Impl {
   // The kernels that solve a problem: `main` does the main work, or is chosen if it is null.
   template <class Problem>
   Decision<Problem> solve(const Question<Problem>& question, const KernelRecord* main) const {
-    return {{made_choice(question, main)}, 1, 0};
+    const KernelRecord* kernel = main != nullptr ? main : choose(question);
+    detail::OpenParts<Problem> parts(question.problem, question.launch);
+    const Problem& asked = parts.of(*kernel->table);
+    const auto needs = detail::needs_of(*kernel->table, &asked, question.launch);
+    return {{{kernel, needs}}, 1, detail::k_batch_of(asked)};
   }
   Decision<FmhaProblemData> solve(const Question<FmhaProblemData>& question,
                                   const KernelRecord* main) const {

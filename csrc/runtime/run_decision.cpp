@@ -15,6 +15,9 @@ namespace {
 template <class Problem, class Args>
 void run_only(const Decision<Problem>& decision, const Problem& problem, const Args& args,
               const Launch& launch) {
+  if (is_open(problem)) {
+    return run_only(decision, with_parts(problem, decision.num_splits), args, launch);
+  }
   const Choice& choice = decision.choices[0];
   const Task task{*choice.kernel->table, choice.needs, &problem, &args};
   run_tasks({&task, 1}, choice.needs.workspace_bytes, launch);

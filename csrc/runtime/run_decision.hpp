@@ -8,6 +8,7 @@
 
 #include "decision_cache.hpp"
 #include "fmha_plan.hpp"
+#include "open_parts.hpp"
 
 namespace ckdisp::detail {
 
@@ -58,8 +59,8 @@ void run_decision(const Decision<FmhaProblemData>& decision, const FmhaProblemDa
 
 // The problem as a stage of a plan sees it.
 template <class Problem>
-const Problem& stage_problem(const Problem& problem, const Stage&) {
-  return problem;
+Problem stage_problem(const Problem& problem, const Stage& stage) {
+  return with_parts(problem, stage.num_splits);
 }
 FmhaProblemData stage_problem(const FmhaProblemData& problem, const Stage& stage);
 

@@ -193,7 +193,10 @@ void validate(const GemmProblemData& p) {
   check_sizes(p);
   check_types(p);
   check_d_count(p);
-  if (p.k_batch < 1) refuse("k_batch is " + std::to_string(p.k_batch) + "; pass 1 or more");
+  if (p.k_batch < 0) {
+    refuse("k_batch is " + std::to_string(p.k_batch) +
+           "; pass 1 or more, or 0 for the kernel's choice");
+  }
   if (p.shuffled_b != 0) check_shuffled(p);
   check_matrix(matrix_a(p));
   check_matrix(matrix_b(p));

@@ -178,6 +178,10 @@ class Candidate:
     def chosen(self) -> bool:
         """Whether select() and plan() take it: none is where they raise."""
 
+    @property
+    def k_batch(self) -> int:
+        """Parts that the sums of a GEMM or convolution are split into; else 0."""
+
 class Stage:
     """One step of a plan."""
 
@@ -195,7 +199,10 @@ class Stage:
     def workspace_bytes(self) -> int: ...
     @property
     def num_splits(self) -> int:
-        """Parts of the sums that stages of an attention hand on, else 0."""
+        """
+        Parts of the sums that stages of an attention hand on; else the k_batch of the problem, or
+        the one that was chosen.
+        """
 
 class Plan:
     """The ordered steps that solve a problem."""
@@ -224,7 +231,7 @@ class GroupedConvProblem:
         padding: int | Sequence[int] | Sequence[tuple[int, int]] = 0,
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
-        k_batch: int = 1,
+        k_batch: int = 0,
     ) -> None:
         """
         direction is 'fwd', 'bwd_data' or 'bwd_weight'; shapes are those of PyTorch.

@@ -144,7 +144,9 @@ class Dispatcher(FmhaCalls):
         else the dtype of ``out``, else that of ``a`` (int32 for int8, fp16 for fp8 and bf8).
 
         ``out`` receives the result; it must not share memory with an input. ``clamp`` holds the
-        bounds of ``epilogue="clamp"``. ``k_batch`` is the number of parts that K is split into.
+        bounds of ``epilogue="clamp"``. ``k_batch`` is the number of parts that K is split
+        into, 0 as many as the kernel chooses: more than one where C has 32 bits and too few blocks
+        would run.
         ``kernel`` names the kernel to use instead of choosing one; one of ``gemm.preshuffle``
         takes a ``b`` that was reordered for it.
 
@@ -245,14 +247,15 @@ class Dispatcher(FmhaCalls):
         groups: int = 1,
         out: Any = None,
         out_dtype: Any = None,
-        k_batch: int = 1,
+        k_batch: int = 0,
         kernel: str | None = None,
         stream: Any = None,
     ) -> TensorT:
         """The gradient of the weights of :meth:`conv_fwd`, of shape ``weight_shape``.
 
         ``dy`` (N, K, *out) is the gradient of the output; ``k_batch`` is the number of parts that
-        the sums over all pixels are split into. The rest is as for :meth:`conv_fwd`.
+        the sums over all pixels are split into, 0 as many as the kernel chooses: more than one
+        where it sums in fp32 and too few blocks would run. The rest is as for :meth:`conv_fwd`.
         """
         return cast(
             TensorT,

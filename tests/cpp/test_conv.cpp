@@ -62,7 +62,8 @@ void refuses_sizes() {
                "overflow 63 bits");
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   CHECK_THROWS(example().padding({most, 0}).data(), InvalidArgument, "overflow 63 bits");
-  CHECK_THROWS(validate(example().k_batch(0).data()), InvalidArgument, "k_batch is 0");
+  CHECK_THROWS(validate(example().k_batch(-1).data()), InvalidArgument, "k_batch is -1");
+  CHECK(example().k_batch(0).data().k_batch == 1);  // forward sums are not split
 }
 
 void refuses_contradictions() {

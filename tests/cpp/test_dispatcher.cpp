@@ -297,6 +297,82 @@ void reads_thread_counts() {
   CHECK_THROWS(Dispatcher(kernels, options), InvalidArgument, "1 to 4096");
 }
 
+// A kernel whose time falls with the parts of K, up to five.
+namespace splitting {
+
+int last = 0;
+
+int parts_of(const void* problem) { return static_cast<const GemmProblemData*>(problem)->k_batch; }
+bool supports(const void* problem, Refusal* refusal) {
+  return parts_of(problem) >= 1 || refuse(refusal, Reason::split_k, "%d parts", parts_of(problem));
+}
+double cost(const void* problem, const Launch*) { return 100.0 / parts_of(problem); }
+std::uint64_t workspace(const void* problem, const Launch*) {
+  return static_cast<std::uint64_t>(64 * parts_of(problem));
+}
+bool run(const void* problem, const void*, void*, const Launch*, Refusal*) {
+  last = parts_of(problem);
+  return true;
+}
+bool needs_prepare(const void* problem) { return parts_of(problem) > 1; }
+std::int32_t choose(const void* problem, std::int32_t units) {
+  CHECK(parts_of(problem) == 0 && units == 0);
+  return 5;
+}
+
+const ckdisp_kernel* kernel() {
+  auto* made = new ckdisp_kernel(*mock::kernel<0>("splits"));
+  made->supports = supports;
+  made->cost = cost;
+  made->workspace_size = workspace;
+  made->run = run;
+  made->needs_prepare = needs_prepare;
+  made->choose_k_batch = choose;
+  return made;
+}
+
+}  // namespace splitting
+
+void chooses_parts() {
+  mock::behaviours[0].prepare_succeeds = mock::behaviours[1].supported = true;
+  mock::behaviours[1].cost = 30;
+  Registry registry;
+  registry.add(Library::linked(mock::table({splitting::kernel(), mock::kernel<1>("does_not")})));
+  const Dispatcher dispatcher(registry);
+  const auto problem = [](int parts) { return GemmProblem(8, 8, 64).k_batch(parts).data(); };
+
+  // Open: five parts cost 20, less than 30. One part costs 100.
+  CHECK(std::string(dispatcher.select(problem(0)).name()) == "splits");
+  CHECK(std::string(dispatcher.select(problem(1)).name()) == "does_not");
+  const Plan plan = dispatcher.plan(problem(0));
+  CHECK(plan.stages.size() == 2 && plan.stages[0].kind == StageKind::prepare);
+  CHECK(plan.stages[1].num_splits == 5 && plan.workspace_bytes == 320);
+  CHECK(to_string(plan).find("splits, 5 parts") != std::string::npos);
+  for (const Candidate& candidate : dispatcher.explain(problem(0))) {
+    const bool splits = std::string(candidate.kernel.name()) == "splits";
+    CHECK(candidate.supported && candidate.k_batch == (splits ? 5 : 1));
+    CHECK(candidate.rank == (splits ? 0 : 1) && candidate.cost == (splits ? 20 : 30));
+  }
+
+  alignas(64) float memory[8 * 64 * 3] = {};
+  GemmArgs args{};
+  args.a = memory;
+  args.b = memory + 8 * 64;
+  args.c = memory + 2 * 8 * 64;
+  for (int again = 0; again < 2; ++again) {  // decided, and remembered
+    splitting::last = 0;
+    dispatcher.run(problem(0), args);
+    CHECK(splitting::last == 5);
+  }
+  dispatcher.run("splits", problem(3), args);
+  CHECK(splitting::last == 3);
+  dispatcher.run("splits", problem(0), args);
+  CHECK(splitting::last == 5);
+  dispatcher.run(plan.stages[1], problem(0), args);
+  CHECK(splitting::last == 5);
+  CHECK_THROWS(dispatcher.select(problem(-1)), InvalidArgument, "k_batch is -1");
+}
+
 }  // namespace
 
 int main() {
@@ -310,6 +386,7 @@ int main() {
   asks_a_callback_once();
   plans_and_runs();
   prepares_before_each_run();
+  chooses_parts();
   remembers_without_allocating();
   forgets_when_the_registry_changes();
   outlives_its_table();

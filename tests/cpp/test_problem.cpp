@@ -44,7 +44,7 @@ void refuses_sizes() {
   CHECK_THROWS(validate(GemmProblem(8, 2, 2).leading_dimensions(far, 2, 2).data()), InvalidArgument,
                "too large to index");
   validate(GemmProblem(1, 2, 2).leading_dimensions(0, 2, 2).data());
-  CHECK_THROWS(validate(GemmProblem(1, 1, 1).k_batch(0).data()), InvalidArgument, "k_batch");
+  CHECK_THROWS(validate(GemmProblem(1, 1, 1).k_batch(-1).data()), InvalidArgument, "k_batch");
 }
 
 void refuses_types_and_counts() {

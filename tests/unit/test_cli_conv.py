@@ -157,3 +157,16 @@ def test_demo_with_a_wrong_result_is_1(error: float, monkeypatch: pytest.MonkeyP
     document = json.loads(run("demo", "conv", "--quick", "--json").stdout)
     assert document["ok"] is False
     assert document["rows"][0]["error"] == (error if np.isfinite(error) else None)
+
+
+def test_the_parts_of_sums_are_an_option() -> None:
+    """CPU kernels do not split: open problems have one part, and others are refused."""
+    sizes = ["--shape", "2x16x8x8", "--filter", "16x1x1", "--json"]
+    explained = json.loads(run("explain", "conv.bwd_weight", *sizes).stdout)
+    assert explained["problem"]["k_batch"] == 0
+    assert {c["k_batch"] for c in explained["candidates"] if c["supported"]} == {1}
+    refused = run("explain", "conv.bwd_weight", *sizes, "--k-batch", "3")
+    assert refused.exit_code == 1
+    assert "split_k" in {c["reason"] for c in json.loads(refused.stdout)["candidates"]}
+    multiplied = run("bench", "gemm.standard", "--shape", "8x8x8", "--k-batch", "0", "--json")
+    assert multiplied.exit_code == 0, multiplied.stderr

@@ -155,7 +155,7 @@ BAD = {
         {"input_shape": (2**30, 8, 2**10, 2**10), "weight_shape": (2**12, 4, 3, 3)},
         "overflow 63 bits; split it",
     ),
-    "no parts": ({"k_batch": 0}, "k_batch is 0; pass 1 or more"),
+    "no parts": ({"k_batch": -1}, "k_batch is -1; pass 1 or more"),
     "digits of parts": ({"k_batch": "2"}, "k_batch is '2'; pass the number of parts"),
     "a fraction of parts": ({"k_batch": 2.0}, "k_batch is 2.0; pass the number of parts"),
     "true parts": ({"k_batch": True}, "k_batch is True; pass the number of parts"),

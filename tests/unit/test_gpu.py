@@ -146,7 +146,7 @@ def refused_before_anything_runs(gpu: Path, cpu: Path) -> None:
         ((a, b), {"stream": -1}, "stream is -1"),
         ((host, other), {"stream": 0}, "in the CPU's memory; leave stream away"),
         ((a, b), {"k_batch": "2"}, "k_batch is '2'; pass the number of parts"),
-        ((a, b), {"k_batch": 0}, "k_batch is 0; pass 1 or more"),
+        ((a, b), {"k_batch": -1}, "k_batch is -1; pass 1 or more"),
     ]:
         with pytest.raises(ckdisp.InvalidArgument, match=text):
             disp.gemm(*arguments, **options)

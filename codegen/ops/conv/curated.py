@@ -23,7 +23,10 @@ _POINTWISE = "filter1x1_stride1_pad0"
 
 @dataclass(frozen=True)
 class Curated:
-    """One algorithm. ``roles``: essential for small sets; search for tiles to time."""
+    """One algorithm. ``roles``: essential for small sets; search for tiles to time.
+
+    ``spills`` says why a GPU tile is here although its code spills registers; else it is empty.
+    """
 
     tile: Triple
     wave: Triple
@@ -34,9 +37,11 @@ class Curated:
     specialization: str = _GENERAL
     vector: Triple = (1, 1, 1)
     two_stage: bool = False
+    split_k: bool = False
     num_wave_groups: int = 1
     groups_to_merge: int = 1
     roles: tuple[str, ...] = ("essential",)
+    spills: str = ""
 
     @property
     def double_buffer(self) -> bool:
@@ -109,9 +114,11 @@ def _gpu_rows(name: str, family: str, a: str, b: str) -> Iterator[Curated]:
                 row.get("specialization", _GENERAL),
                 triple(vector) if vector else _vectors(name, family, a, b, row),
                 row.get("two_stage", False),
+                row.get("split_k", False),
                 row.get("num_wave_groups", 1),
                 row.get("groups_to_merge", 1),
                 tuple(row["roles"]),
+                row.get("spills", {}).get(name, ""),
             )
 
 

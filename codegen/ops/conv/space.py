@@ -56,18 +56,18 @@ def curated_space(request: SpaceRequest, roles: Sequence[str] = ()) -> Space:
     """The curated algorithms (of ``roles``, if given) of every type and rank."""
     named = request.named
     facts_ = arch(request.arch)
+    flags = [False, True]
     rows = [
-        (*tensors(request.family, a, b, c), facts.accumulator(a, b), *_algorithm(chosen))
+        (*tensors(request.family, a, b, c), facts.accumulator(a, b), *_algorithm(chosen), split)
         for a, b in facts.pairs()
         for c in _results(request, a, (facts.default_output(a),))
         for row in curated(request.arch, request.family, a, b)
         for chosen in _with_epilogues(row, facts_, "epilogue" in named)
+        for split in (flags if "split_k" in named else [chosen.split_k])
         if not roles or set(roles) & set(row.roles)
     ]
-    flags = [False, True]
     axes = [
-        axis(ConvKey, f"dtype_in dtype_wei dtype_out dtype_acc {_ALGORITHM}", rows),
-        axis(ConvKey, "split_k", flags if "split_k" in named else [False]),
+        axis(ConvKey, f"dtype_in dtype_wei dtype_out dtype_acc {_ALGORITHM} split_k", rows),
         axis(ConvKey, "split_image", flags if "split_image" in named else [False]),
         axis(ConvKey, "explicit_gemm", flags if "explicit_gemm" in named else [False]),
         axis(ConvKey, "block_per_cu", [1]),

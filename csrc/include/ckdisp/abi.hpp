@@ -31,7 +31,7 @@ struct GemmProblemData {
   std::int64_t m, n, k;
   std::int64_t lda, ldb, ldc;
   std::int64_t ldd[kMaxD];
-  std::int32_t k_batch;  // parts into which K is split; 1 is no split
+  std::int32_t k_batch;  // parts into which K is split; 1 is no split, 0 the kernel's choice
   Dtype dtype_a, dtype_b, dtype_c, dtype_acc, dtype_d;
   Layout layout;
   Order layout_d;
@@ -69,8 +69,9 @@ struct ConvProblemData {
   std::int64_t in[kMaxSpatial], filter[kMaxSpatial], out[kMaxSpatial];
   std::int64_t stride[kMaxSpatial], dilation[kMaxSpatial];
   std::int64_t left_pad[kMaxSpatial], right_pad[kMaxSpatial];
-  std::int32_t k_batch;  // parts into which the sum of an element is split; 1 is no split
-  Family family;         // conv_fwd, conv_bwd_data or conv_bwd_weight
+  // Parts into which the sum of an element is split; 1 is no split, 0 the kernel's choice.
+  std::int32_t k_batch;
+  Family family;  // conv_fwd, conv_bwd_data or conv_bwd_weight
   ConvLayout layout;
   Dtype dtype_in, dtype_wei, dtype_out, dtype_acc;
   std::uint8_t reserved[6];  // zero: problems are hashed and compared bytewise
@@ -150,6 +151,10 @@ struct ckdisp_kernel {
   bool (*needs_convert)(const void* problem) = nullptr;
   bool (*convert)(const void* problem, const void* args, void* workspace, const Launch* launch,
                   Refusal* refusal) = nullptr;
+  // The parts that a problem with k_batch 0 is to be split into on a device of so many compute
+  // units (0: of the usual one); the other functions are then asked with that k_batch. Null when
+  // the kernel does not split.
+  std::int32_t (*choose_k_batch)(const void* problem, std::int32_t compute_units) = nullptr;
 };
 
 struct ckdisp_library {

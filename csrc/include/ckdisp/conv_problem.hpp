@@ -51,7 +51,7 @@ class GroupedConvProblem {
   Sizes spatial_, filter_, stride_, dilation_, left_, right_;
   Dtype in_ = Dtype::fp32, wei_ = Dtype::fp32, out_ = Dtype::fp32, acc_ = Dtype::fp32;
   bool out_set_ = false, acc_set_ = false;
-  int k_batch_ = 1;
+  int k_batch_ = 0;
 };
 
 // Throws InvalidArgument when no kernel could ever compute the problem, as data() above does, or

@@ -44,6 +44,7 @@ struct Candidate {
   // Whether select() and plan() take it. None is, whatever its rank, where they throw: a problem of
   // several stages may lack the kernel of one.
   bool chosen = false;
+  int k_batch = 0;  // parts into which it splits the sums of a GEMM or convolution; else 0
 };
 
 enum class StageKind {
@@ -58,7 +59,9 @@ struct Stage {
   std::uint64_t workspace_offset;  // of the kernel's own scratch memory
   std::uint64_t workspace_bytes;
   std::uint64_t plan_bytes;  // scratch memory of the whole plan
-  std::int64_t num_splits;   // FMHA: parts of the sums that stages hand on; else 0
+  // FMHA: parts of the sums that stages hand on. Else the k_batch of the problem, or the one that
+  // was chosen.
+  std::int64_t num_splits;
 };
 
 // The ordered steps that solve a problem, and the scratch memory they share, which is memory of

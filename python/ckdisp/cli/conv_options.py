@@ -31,6 +31,7 @@ class ConvOptions:
     groups: int
     dtype: str
     out_dtype: str | None
+    k_batch: int = 0
 
     def __str__(self) -> str:
         out = f" -> {self.out_dtype}" if self.out_dtype else ""
@@ -61,7 +62,9 @@ class ConvOptions:
             types[RESULT[self.family]] = self.out_dtype
         elif self.family == "conv.fwd":
             del types["dtype_out"]  # by default that of the input, or wider
-        return GroupedConvProblem(self.family, self.input, self.weights, **types, **self.motion)
+        return GroupedConvProblem(
+            self.family, self.input, self.weights, **types, **self.motion, k_batch=self.k_batch
+        )
 
     @property
     def flops(self) -> float:
@@ -100,6 +103,7 @@ def conv_options(
     padding: Sizes = (0,),
     dilation: Sizes = (1,),
     groups: int = 1,
+    k_batch: int = 0,
 ) -> ConvOptions:
     """The problem, or a :class:`click.UsageError` for options that do not fit."""
     if not 3 <= len(shape) <= 5:
@@ -125,4 +129,6 @@ def conv_options(
             )
     weights = (filter_[0], shape[1] // groups, *filter_[1:])
     each = [sizes * rank if len(sizes) == 1 else sizes for sizes in (stride, padding, dilation)]
-    return ConvOptions(family, shape, weights, each[0], each[1], each[2], groups, dtype, out_dtype)
+    return ConvOptions(
+        *(family, shape, weights), each[0], each[1], each[2], groups, dtype, out_dtype, k_batch
+    )

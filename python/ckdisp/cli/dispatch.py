@@ -77,6 +77,8 @@ def explain_command(
 def _cells(candidate: Candidate) -> tuple[str, ...]:
     if candidate.supported:
         why = "chosen" if candidate.chosen else ""
+        if candidate.k_batch > 1:
+            why = f"{why}, " * bool(why) + f"k_batch {candidate.k_batch}"
         return (
             str(candidate.rank),
             f"{candidate.cost:.4g}",
@@ -97,4 +99,5 @@ def _to_dict(candidate: Candidate) -> dict[str, Any]:
         "cost": candidate.cost if candidate.supported else None,
         "rank": candidate.rank if candidate.supported else None,
         "chosen": candidate.chosen,
+        "k_batch": candidate.k_batch if candidate.supported else None,
     }

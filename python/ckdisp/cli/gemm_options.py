@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..codegen.arch import arch as find_arch
 from ..codegen.enums import LAYOUT
 from .params import Shape
 
@@ -26,6 +27,7 @@ class GemmOptions:
     epilogue: str
     num_d: int
     out_dtype: str | None
+    k_batch: int = 1
 
     def __str__(self) -> str:
         out = f" -> {self.out_dtype}" if self.out_dtype else ""
@@ -46,6 +48,7 @@ class GemmOptions:
             layout=self.layout,
             elementwise=self.epilogue,
             num_d=self.num_d,
+            k_batch=self.k_batch,
             shuffled_b=self.family == "gemm.preshuffle",
         )
 
@@ -54,6 +57,8 @@ class GemmOptions:
         wanted: dict[str, list[Any]] = {"dtype": [self.dtype], "layout": [self.layout]}
         if self.out_dtype:
             wanted["dtype_c"] = [self.out_dtype]
+        if self.k_batch != 1 and arch != "native" and find_arch(arch).is_gpu:
+            wanted["split_k"] = [True]
         if self.family != "gemm.standard":
             wanted |= {"elementwise": [self.epilogue], "num_d": [self.num_d]}
         return {self.family: wanted}
@@ -69,6 +74,7 @@ class GemmOptions:
             "layout": self.layout,
             "epilogue": self.epilogue,
             "num_d": self.num_d,
+            "k_batch": self.k_batch,
         }
 
     @property
@@ -90,6 +96,7 @@ def gemm_options(
     layout: str = "rcr",
     epilogue: str = "passthrough",
     num_d: int | None = None,
+    k_batch: int = 1,
 ) -> GemmOptions:
     """The problem, or a :class:`click.UsageError` for options that do not fit."""
     if len(shape) != 3:
@@ -105,4 +112,4 @@ def gemm_options(
         from ..codegen.ops.gemm import tables
 
         num_d, _ = tables.d_count(epilogue)
-    return GemmOptions(family, Shape(*shape), dtype, layout, epilogue, num_d, out_dtype)
+    return GemmOptions(family, Shape(*shape), dtype, layout, epilogue, num_d, out_dtype, k_batch)

@@ -38,7 +38,7 @@ class GemmOperands:
 
     def __init__(self, problem: GemmOptions) -> None:
         shape, layout = problem.shape, problem.layout
-        self.dtype, self.epilogue = problem.dtype, problem.epilogue
+        self.dtype, self.epilogue, self.k_batch = problem.dtype, problem.epilogue, problem.k_batch
         out = str(problem.make().to_dict()["dtype_c"])
         sizes = shape.m * shape.k + shape.k * shape.n
         item = element_type(problem.dtype).itemsize
@@ -51,7 +51,9 @@ class GemmOperands:
         self.c = _stored((shape.m, shape.n), layout[2], out, 0)
 
     def run(self, dispatcher: Dispatcher) -> Any:
-        return dispatcher.gemm(self.a, self.b, d=self.d, epilogue=self.epilogue, out=self.c)
+        return dispatcher.gemm(
+            *(self.a, self.b), d=self.d, epilogue=self.epilogue, out=self.c, k_batch=self.k_batch
+        )
 
     def reference(self) -> NDArray[Any]:
         from .. import reference
@@ -84,6 +86,7 @@ class ConvOperands:
         types = made.to_dict()
         self.family = problem.family
         self.motion = problem.motion
+        self.parts = {"k_batch": problem.k_batch} if problem.family == "conv.bwd_weight" else {}
         self.dtype = problem.dtype
         shapes = (made.input_shape, made.weight_shape, made.output_shape)
         names = [str(types[f"dtype_{tensor}"]) for tensor in ("in", "wei", "out")]
@@ -94,7 +97,7 @@ class ConvOperands:
         )
 
     def run(self, dispatcher: Dispatcher) -> Any:
-        return self._convolve(dispatcher, out_dtype=self._result.dtype)
+        return self._convolve(dispatcher, out_dtype=self._result.dtype, **self.parts)
 
     def reference(self) -> NDArray[Any]:
         from .. import reference

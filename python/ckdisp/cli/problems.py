@@ -90,6 +90,12 @@ _OF_GEMM = (
         help="gemm: number of D tensors; default: as few as the epilogue takes.",
     ),
 )
+_PARTS = click.option(
+    "--k-batch",
+    type=click.IntRange(0),
+    help="gemm, conv.bwd_weight: parts that sums are split into, 0 as many as the kernel chooses; "
+    "default: 1 of a GEMM, 0 of a convolution.",
+)
 _OF_CONV = (
     click.option(
         "--filter",
@@ -160,8 +166,8 @@ def _names(options: tuple[Callable[..., Any], ...]) -> dict[str, str]:
 
 
 _ONLY = {
-    "gemm": _names((_LAYOUT, *_OF_GEMM)),
-    "conv": _names(_OF_CONV),
+    "gemm": _names((_LAYOUT, _PARTS, *_OF_GEMM)),
+    "conv": _names((_PARTS, *_OF_CONV)),
     "fmha": _names((_LAYOUT, *_OF_FMHA)),
 }
 _MAKE: dict[str, Callable[..., ProblemOptions]] = {
@@ -169,7 +175,7 @@ _MAKE: dict[str, Callable[..., ProblemOptions]] = {
     "conv": conv_options,
     "fmha": fmha_options.fmha_options,
 }
-_ALL = (*_COMMON, _LAYOUT, *_OF_GEMM, *_OF_CONV, *_OF_FMHA)
+_ALL = (*_COMMON, _LAYOUT, _PARTS, *_OF_GEMM, *_OF_CONV, *_OF_FMHA)
 
 
 def _make(

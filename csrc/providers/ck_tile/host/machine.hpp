@@ -36,6 +36,8 @@ constexpr Machine machine_of(Arch arch) {
   }
 }
 
+constexpr double kLaunch = 4e-6;  // seconds to start a kernel
+
 // The widths of a kernel's accesses to A, B and C in elements.
 struct Vectors {
   index_t a, b, c;
@@ -48,7 +50,6 @@ struct TileCost {
   using A = typename MainLoop<Key>::A;
   static constexpr double size_a = sizeof(A), size_b = sizeof(typename MainLoop<Key>::B),
                           size_c = sizeof(typename EpilogueOf<Key, false>::C);
-  static constexpr double launch = 4e-6;   // seconds to start a kernel
   static constexpr double latency = 1e-6;  // seconds from a load to its first value
 
   // Part of the peak that the main loop reaches on full tiles.
@@ -85,24 +86,24 @@ struct TileCost {
   // Narrow accesses use less of a cache line's way.
   static constexpr double access(double bytes) { return bytes >= 16 ? 1 : bytes >= 8 ? 0.8 : 0.5; }
 
-  // Computing `tiles` tiles of C, each in `loops` steps of K.
-  static double compute(double tiles, double loops) {
+  // Computing `tiles` tiles of C, each in `loops` steps of K, on so many compute units.
+  static double compute(double tiles, double loops, double units = machine.units) {
     constexpr double tile_m = key.tile[0], tile_n = key.tile[1], tile_k = key.tile[2];
     constexpr double math =
         2 * tile_m * tile_n * tile_k / (operations() * machine.hertz * efficiency());
     constexpr double bytes = tile_m * tile_k * size_a / access(vectors.a * size_a) +
                              tile_n * tile_k * size_b / access(vectors.b * size_b);
-    const double busy = tiles < machine.units ? tiles : machine.units;
+    const double busy = tiles < units ? tiles : units;
     const double load = bytes * busy / machine.cache;
     // Blocks that share a unit wait at different times.
-    const double shared = tiles / machine.units < resident() ? tiles / machine.units : resident();
+    const double shared = tiles / units < resident() ? tiles / units : resident();
     const double wait = latency / ahead() / (shared > 1 ? shared : 1);
     double step = math > load ? math : load;
     if (wait > step) step = wait;
     constexpr double store = tile_m * tile_n * size_c / access(vectors.c * size_c);
     const double end = latency + store * busy / machine.cache;
     const double rounds = static_cast<double>(
-        ceil_div(static_cast<std::int64_t>(tiles), static_cast<std::int64_t>(machine.units)));
+        ceil_div(static_cast<std::int64_t>(tiles), static_cast<std::int64_t>(units)));
     return rounds * (loops * step + latency + end);
   }
 };

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "calls.hpp"
+#include "split_k.hpp"
 
 namespace ckdisp::tile {
 
@@ -39,6 +40,10 @@ struct Table {
   static bool needs_prepare(const void* problem) { return Do::needs_prepare(problem_of(problem)); }
   static bool needs_convert(const void* problem) { return Do::needs_convert(problem_of(problem)); }
 
+  static std::int32_t choose_k_batch(const void* problem, std::int32_t units) {
+    return SplitK<Key>::choose(problem_of(problem), units);
+  }
+
   // The stages of a call, as C functions.
   template <auto stage>
   static bool guard(const void* problem, const void* args, void* workspace, const Launch* launch,
@@ -69,6 +74,7 @@ struct Table {
       table.needs_convert = &needs_convert;
       table.convert = &guard<&Do::convert>;
     }
+    if constexpr (splits_sums<Key>()) table.choose_k_batch = &choose_k_batch;
     return table;
   }
 };

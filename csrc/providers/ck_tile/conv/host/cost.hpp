@@ -12,7 +12,12 @@ struct Cost<Key> {
   using Loop = MainLoop<Key>;
   using Tiles = TileCost<Key, Vectors{key.vector[0], key.vector[1], key.vector[2]}>;
 
-  static double seconds(const ConvProblemData& p) {
+  // Of the main loop of a weight gradient without a split.
+  static std::int64_t trips(const ConvProblemData& p) {
+    return ceil_div(p.n * ConvSizes(p).out_pixels, key.tile[2]);
+  }
+
+  static double seconds(const ConvProblemData& p, double units = Tiles::machine.units) {
     if (p.n == 0) return 0;
     const ConvSizes s(p);
     const auto n = static_cast<double>(p.n), g = static_cast<double>(p.g);
@@ -36,10 +41,10 @@ struct Cost<Key> {
       const double parts = p.k_batch;
       compute = Tiles::compute(
           parts * g / merged * tiles(count(p.k) * merged, count(p.c) * count(s.taps) * merged),
-          up(n * count(s.out_pixels), parts * key.tile[2]));
+          up(n * count(s.out_pixels), parts * key.tile[2]), units);
       launches = key.two_stage ? 2 : 1;
     }
-    return launches * Tiles::launch + std::max(compute, memory(p, s));
+    return launches * kLaunch + std::max(compute, memory(p, s));
   }
 
  private:
