@@ -1,7 +1,7 @@
 # The CPU kernel libraries inside a wheel, one for each CPU level; the runtime picks one by what the
 # CPU reports. CKDISP_CPU_LEVELS names the levels: all, native (the best of this machine), or some.
 
-include(CheckCXXCompilerFlag)
+include("${CMAKE_CURRENT_LIST_DIR}/CkdispCheckFlags.cmake")
 
 if(CKDISP_CPU_LEVELS STREQUAL "all")
   set(levels generic)
@@ -20,7 +20,7 @@ foreach(level IN LISTS levels)
   string(MAKE_C_IDENTIFIER "ckdisp_cpu_${level}" name)
   string(JSON flags GET "${arches}" arches ${level} compile_flags)
   string(REGEX REPLACE "[][\",\n ]+" " " flags "${flags}")
-  check_cxx_compiler_flag("${flags}" ${name}_compiles)
+  ckdisp_check_flags("${flags}" ${name}_compiles)
   if(NOT ${name}_compiles)
     message(WARNING "ckdisp: ${CMAKE_CXX_COMPILER} cannot compile for the CPU level ${level}, so "
                     "the wheel goes without it and CPUs of that level use a lower one")

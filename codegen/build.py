@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,14 +13,13 @@ from pathlib import Path
 
 from .emit.manifest import moved_text, read_manifest
 from .errors import BuildError
-from .failures import STATUS, failure_error, parse_failures
+from .failures import STATUS, CommandFailed, failure_error, parse_failures
 from .jobs import cpus, job_count, memory_mb
+from .locks import acquire
+from .supervise import supervised
 from .toolchain import which
 
 Progress = Callable[[int, int, str], None]
-
-# What clang says of a precompiled header that another clang made, or from other files.
-_UNFIT_HEADER = re.compile(r"precompiled (?:file|header)|PCH file|AST file")
 
 
 def find_ninja() -> str:
@@ -80,7 +78,8 @@ def build(
         except BuildError as error:
             if moved := moved_text(Path(os.path.abspath(folder))):
                 raise BuildError(f"{moved}\n{error}") from None
-            if not _UNFIT_HEADER.search(str(error)) or not _discard_headers(folder):
+            unfit = isinstance(error, CommandFailed) and error.unfit_header
+            if not unfit or not _discard_headers(folder):
                 raise
             _run_ninja([*command, *targets], folder, progress, timeout)
     return folder / str(manifest["output"])
@@ -88,27 +87,19 @@ def build(
 
 @contextlib.contextmanager
 def _alone(folder: Path, timeout: float | None) -> Iterator[None]:
-    """Keep two builds out of one folder, where ``filelock`` is installed and can lock it.
+    """Keep two builds out of one folder, where there are locks.
 
     They would take each other's half-written files for their own.
     """
     try:
-        from filelock import FileLock, Timeout
-    except ImportError:
-        yield
-        return
-    lock = FileLock(folder / ".ckdisp.build.lock")
-    try:
-        lock.acquire(timeout=-1 if timeout is None else timeout)
-    except Timeout:
+        lock = acquire(folder / ".ckdisp.build.lock", -1 if timeout is None else timeout)
+    except TimeoutError:
         raise _over(folder, timeout) from None
-    except (OSError, NotImplementedError):  # read-only, or a file system without locks
-        yield
-        return
     try:
         yield
     finally:
-        lock.release()
+        if lock is not None:
+            lock.release()
 
 
 def _over(folder: Path, timeout: float | None) -> BuildError:
@@ -134,7 +125,8 @@ class _Ended(BaseException):
 def _compilers_end_too() -> Iterator[None]:
     """Turn signals that would end this process into an exception, and then let them.
 
-    Compilers run in a session of their own and would go on. Handlers of the program stay.
+    The end of this process ends the compilers, but not before it: they would still be there for
+    whoever waits for it. Handlers of the program stay.
     """
 
     def end(number: int, _frame: object) -> None:
@@ -163,40 +155,26 @@ def _run_ninja(
 ) -> None:
     expired = threading.Event()
     lines: list[str] = []
-    # A session of its own, so that a timeout ends the compilers too, not only ninja.
     with (
         _compilers_end_too(),
-        subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, "NINJASTATUS": "[%f/%t] "},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        ) as process,
+        supervised(command, folder, env={**os.environ, "NINJA_STATUS": "[%f/%t] "}) as running,
     ):
 
         def expire() -> None:
             expired.set()
-            end_group(process)
+            running.end()
 
         timer = threading.Timer(timeout, expire) if timeout is not None else None
         try:
             if timer is not None:
                 timer.start()
-            _follow(process, lines, progress)
-        except BaseException:
-            end_group(process)
-            raise
+            _follow(running.process, lines, progress)
         finally:
             if timer is not None:
                 timer.cancel()
     if expired.is_set():
         raise _over(folder, timeout)
-    if process.returncode != 0:
+    if running.process.returncode != 0:
         raise failure_error(folder, parse_failures(lines), "\n".join(lines))
     for line in lines:
         if not STATUS.fullmatch(line) and not line.startswith("ninja: "):
@@ -212,18 +190,6 @@ def _follow(process: subprocess.Popen[str], lines: list[str], progress: Progress
         if status is not None and progress is not None:
             progress(int(status[1]), int(status[2]), _what(status[3]))
     process.wait()
-
-
-def end_group(process: subprocess.Popen[str]) -> None:
-    """End a process started in a session of its own, with all its children."""
-    try:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    except ProcessLookupError:
-        process.wait()
 
 
 def _what(description: str) -> str:

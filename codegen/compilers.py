@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .arch import arch, parse_target
 from .cuda import CudaToolchain
-from .emit.tree import compiler_commands, needs
+from .emit.tree import Tree, compiler_commands, needs
 from .enums import unknown
 from .errors import BuildError, InvalidKey
 from .key import KernelKey
@@ -66,6 +67,30 @@ def find_cxx(keys: Keys, hip: HipToolchain | None) -> Toolchain:
     """The C++ compiler; the clang of ``hip`` will do if there is no other."""
     commands = compiler_commands(keys) or CXX_COMMANDS
     return Toolchain.find(commands=(*commands, hip.tool("clang++")) if hip else commands)
+
+
+def refused_text(cxx: Toolchain, flag: str) -> tuple[str, str]:
+    """What kernels go without, and what to do, where the C++ compiler does not take ``flag``."""
+    command = " ".join(cxx.command)
+    if flag == "-fopenmp":
+        return (
+            f"{command} does not link with {flag}: built kernels use one thread",
+            "install the OpenMP runtime of the compiler (Debian: libomp-dev for clang)",
+        )
+    return f"{command} does not link with {flag}: kernels are built without", "use another compiler"
+
+
+def warn_of_refused(tree: Tree, afterwards: str) -> None:
+    """Warn of the optional flags that the kernels of ``tree`` go without.
+
+    ``afterwards`` is what makes them anew, once the compiler takes the flags.
+    """
+    cxx = tree.setup.toolchain
+    if cxx is None:
+        return
+    for flag in tree.refused_flags:
+        lack, todo = refused_text(cxx, flag)
+        warnings.warn(f"ckdisp: {lack}; {todo}, then {afterwards}", RuntimeWarning, stacklevel=3)
 
 
 def split(kind: str, keys: Keys, reason: str) -> tuple[Keys, tuple[LeftOut, ...]]:

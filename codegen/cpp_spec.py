@@ -9,7 +9,8 @@ from pathlib import Path
 
 from .errors import BuildError, InvalidKey
 from .headers import own_include_dirs
-from .toolchain import Toolchain, run_compiler
+from .probing import run_compiler
+from .toolchain import Toolchain
 
 _SECONDS = 60
 _PROGRAM = """\

@@ -32,6 +32,8 @@ _REMARK = re.compile(r"\b(warning|note|remark):", re.I)
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|writing to (build|deps) log", re.I)
 # A linker that maps its output into memory is killed when the disk is full.
 _BUS_ERROR = re.compile(r"\bsignal 7\b|\bBus error\b")
+# What clang says of a precompiled header that another clang made, or from other files.
+_UNFIT_HEADER = re.compile(r"precompiled (?:file|header)|PCH file|AST file")
 _LITTLE_SPACE = 1 << 24  # bytes; a compiler that failed has often removed what it wrote
 
 
@@ -86,14 +88,32 @@ def failure_error(folder: Path, failures: Sequence[Failure], output: str = "") -
     parts += [f"also failed: {f.kernel}: {f.first_error}" for f in failures[1:]]
     if first.output.strip() and first.output.strip() != first.first_error:
         parts.append(f"its output:\n{first.output.rstrip()}")
-    return (DiskFull if full else BuildError)("\n".join(parts))
+    error = DiskFull("\n".join(parts)) if full else CommandFailed("\n".join(parts))
+    error.failures = failures
+    return error
 
 
 REPEAT = "repeat it with: "
 
 
-class DiskFull(BuildError):
-    """A :class:`BuildError` for want of space: nothing more should be written there."""
+class CommandFailed(BuildError):
+    """A command of a build ended with an error; ``failures`` are those that did."""
+
+    failures: Sequence[Failure] = ()
+
+    @property
+    def in_link(self) -> bool:
+        """Whether it was the link of the library, and nothing else."""
+        return all(failure.step == "link" for failure in self.failures)
+
+    @property
+    def unfit_header(self) -> bool:
+        """Whether a compiler refused a precompiled header."""
+        return any(_UNFIT_HEADER.search(failure.output) for failure in self.failures)
+
+
+class DiskFull(CommandFailed):
+    """A :class:`CommandFailed` for want of space: nothing more should be written there."""
 
 
 def disk_full(folder: Path, output: str) -> str:

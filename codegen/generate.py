@@ -16,7 +16,16 @@ from . import rocm
 from . import seal as seal_module
 from .arch import arch
 from .check import checked_keys
-from .compilers import LeftOut, check_group, find_cuda, find_cxx, find_hip, split, targets_of
+from .compilers import (
+    LeftOut,
+    check_group,
+    find_cuda,
+    find_cxx,
+    find_hip,
+    split,
+    targets_of,
+    warn_of_refused,
+)
 from .emit.cmake import RESERVED_TARGETS, cmake_text
 from .emit.files import write_atomic
 from .emit.graph import ninja_text
@@ -30,6 +39,7 @@ from .enums import unknown
 from .errors import BuildError, InvalidKey
 from .headers import missing_headers, own_include_dirs
 from .key import KernelKey
+from .locks import acquire
 from .providers import COMPILER_FILE, Setup, provider
 from .rocm import HipToolchain
 from .toolchain import Toolchain
@@ -143,6 +153,7 @@ def generate(
     )
     seal = (sys.executable, os.path.abspath(seal_module.__file__)) if sys.executable else ()
     tree = make_tree(name, keys, setup, regenerate=regenerate, seal=seal)
+    warn_of_refused(tree, "generate again")
     texts = {**view, **folder_texts(tree, folder, emit)}
     return dataclasses.replace(_write(folder, tree, texts), left_out=left_out)
 
@@ -244,9 +255,9 @@ def _remove(path: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep two processes from mixing two sets in one folder, where ``filelock`` is installed.
+    """Keep two processes from mixing two sets in one folder, where there are locks.
 
-    Without it every file is still written in one step, and the last writer wins.
+    Without one every file is still written in one step, and the last writer wins.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -254,19 +265,9 @@ def _locked(folder: Path) -> Iterator[None]:
         raise BuildError(
             f"cannot create the folder {folder}: {error.strerror}; choose a writable one"
         ) from error
-    try:
-        from filelock import FileLock
-    except ImportError:
-        yield
-        return
-    try:
-        lock = FileLock(folder / ".ckdisp.lock")
-        lock.acquire()
-    except OSError as error:
-        raise BuildError(
-            f"cannot write in {folder}: {error.strerror}; choose a writable folder"
-        ) from error
+    lock = acquire(folder / ".ckdisp.lock")
     try:
         yield
     finally:
-        lock.release()
+        if lock is not None:
+            lock.release()

@@ -6,18 +6,16 @@ import functools
 import hashlib
 import os
 import shlex
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import BuildError
+from .probing import Said, compile_probe, has_content, run_compiler, takes
 
 CXX_COMMANDS = ("c++", "g++", "clang++")
 _LAUNCHERS = ("ccache", "sccache", "distcc", "icecc")
-_PROBE_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -70,8 +68,15 @@ class Toolchain:
         return (*self.launcher, self.cxx)
 
     def accepts(self, flag: str) -> bool:
-        """Whether a shared library compiles and links with ``flag``."""
+        """Whether a shared library compiles and links with ``flag``.
+
+        :class:`BuildError` if it does not, and does not without ``flag`` either: that is no answer.
+        """
         return _accepts(self.cxx, self.cxx_flags, flag, signature(self.cxx))
+
+    def links(self) -> bool:
+        """Whether a shared library compiles and links at all, now."""
+        return _link(self.cxx, self.cxx_flags, False).good
 
     def identity(self) -> str:
         """64 hex digits over the content of the compiler and what it says of itself.
@@ -151,43 +156,18 @@ def signature(path: str) -> tuple[int, ...]:
     return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
-def run_compiler(
-    arguments: Sequence[str], *, stdin: str = "", setting: str = "CXX"
-) -> subprocess.CompletedProcess[str]:
-    """Run a compiler quietly, in the C locale; :class:`BuildError` if it cannot be started.
-
-    ``setting`` is the variable that the message says to change.
-    """
-    try:
-        return subprocess.run(
-            list(arguments),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PROBE_SECONDS,
-            env={**os.environ, "LC_ALL": "C"},
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BuildError(
-            f"cannot run the compiler {arguments[0]}: {error}; set {setting} to one that works"
-        ) from error
-
-
 @functools.cache
 def _accepts(cxx: str, flags: tuple[str, ...], flag: str, _signature: tuple[int, ...]) -> bool:
+    return takes(lambda asked: _link(cxx, (*flags, flag) if asked else flags, asked), cxx, flag)
+
+
+def _link(cxx: str, flags: Sequence[str], small: bool) -> Said:
+    """Compile and link a shared library; one that is not ``small`` takes more room."""
     source = 'extern "C" int ckdisp_probe() { return 0; }\n'
-    try:
-        with tempfile.TemporaryDirectory(prefix="ckdisp-", ignore_cleanup_errors=True) as folder:
-            output = os.path.join(folder, "probe")
-            command = [cxx, *flags, flag, "-shared", "-fPIC", "-x", "c++", "-", "-o", output]
-            return run_compiler(command, stdin=source).returncode == 0
-    except OSError as error:
-        raise BuildError(
-            f"cannot write to the folder for temporary files: {error.strerror or error}; free "
-            "space there or set TMPDIR to another folder"
-        ) from error
+    if not small:
+        source += 'extern "C" const char ckdisp_room[1 << 16] = {1};\n'
+    command = [cxx, *flags, "-shared", "-fPIC"]
+    return compile_probe(command, ".cpp", source, has_content, "CXX")
 
 
 @functools.cache

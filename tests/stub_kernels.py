@@ -101,7 +101,9 @@ class FakeCompiler:
     """A script in front of the real compiler that counts what it compiles and links.
 
     It accepts every optional flag. While a file ``fail`` lies next to it, compiling fails; while
-    there is ``hang``, it sleeps.
+    there is ``hang``, it sleeps; while there is ``wait``, it waits. While there is ``break``, it
+    reports success for half an output of those commands that have the words in that file. While
+    there is ``remove``, compiling removes what is named in that file.
     """
 
     folder: Path
@@ -119,7 +121,7 @@ class FakeCompiler:
 # {self.comment}
 here='{self.folder}'
 case " $* " in
-*" -shared -fPIC -x c++ - "*) exit 0 ;;
+*" -shared -fPIC "*"/probe.cpp -o "*) for word; do :; done; cp /bin/sh "$word"; exit ;;
 *" -c "*.cpp*)
   for word; do case "$word" in *.cpp) source=$word;; esac; done
   echo "compile $source" >> "$here/log"
@@ -130,11 +132,21 @@ case " $* " in
       echo "$source:3:1: error: the fake compiler was told to fail" >&2
       exit 1
     fi
-    if [ -e "$here/hang" ]; then sleep 100; fi ;;
+    if [ -e "$here/hang" ]; then sleep 100; fi
+    while [ -e "$here/wait" ]; do sleep 0.05; done
+    if [ -e "$here/remove" ]; then rm -rf "$(cat "$here/remove")"; fi ;;
   esac ;;
 *" -soname,"*|*"-Wl,-soname"*) echo "link" >> "$here/log" ;;
 esac
-exec {real} "$@"
+[ -e "$here/break" ] || exec {real} "$@"
+{real} "$@" || exit
+words=$(cat "$here/break")
+case " $* " in
+*"$words"*)
+  for word; do [ "$last" = -o ] && output=$word; last=$word; done
+  truncate -s 3000 "$output" ;;
+esac
+exit 0
 """
         )
         os.chmod(self.path, 0o755)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import BuildError
-from ..toolchain import find_launcher, run_compiler, signature, which
+from ..probing import run_compiler
+from ..toolchain import find_launcher, signature, which
 
 SETTING, SHARED_SETTINGS = "CKDISP_CUDA_PATH", ("CUDA_HOME", "CUDA_PATH")
 CUTLASS_SETTING = "CKDISP_CUTLASS_INCLUDE"

@@ -63,6 +63,12 @@ class Tree:
         """What is linked, in order."""
         return tuple(step.output for step in self.steps if step.rule.makes_object)
 
+    @property
+    def refused_flags(self) -> tuple[str, ...]:
+        """The optional flags that the C++ compiler does not take."""
+        wanted = dict.fromkeys(f for owner in self.providers for f in owner.optional_flags)
+        return tuple(flag for flag in wanted if flag not in self.optional_flags)
+
     def open_steps(self) -> tuple[Step, ...]:
         """The steps that are left to do: not done, and of use to one that is not done."""
         left = [step for step in self.steps if step.output not in self.done]

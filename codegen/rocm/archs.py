@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from ..arch import arch, arches
 from ..errors import BuildError, InvalidKey
-from ..toolchain import run_compiler, which
+from ..probing import run_compiler
+from ..toolchain import which
 from .roots import candidates
 
 SETTING = "CKDISP_ARCHS"

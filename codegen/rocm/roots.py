@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import BuildError
-from ..toolchain import run_compiler, signature, which
+from ..probing import run_compiler
+from ..toolchain import signature, which
 
 SETTINGS = ("CKDISP_ROCM_PATH", "ROCM_PATH", "HIP_PATH")
 DEFAULT_ROOT = "/opt/rocm"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import BuildError
-from ..toolchain import find_launcher, run_compiler, signature, which
+from ..probing import Said, compile_probe, run_compiler, takes
+from ..toolchain import find_launcher, signature, which
 from . import ck as ck_headers
 from . import roots
 
@@ -83,16 +83,19 @@ class HipToolchain:
         return (*self.launcher, self.compiler, *self.flags)
 
     def accepts(self, *flags: str, arch: str = PROBE_ARCH) -> bool:
-        """Whether an empty kernel compiles for ``arch`` with ``flags``."""
-        return not _probe(self.compiler, self.flags, flags, arch, self._signature())
+        """Whether an empty kernel compiles for ``arch`` with ``flags``.
+
+        :class:`BuildError` if it does not, and does not without them either: that is no answer.
+        """
+        return _accepts(self.compiler, self.flags, flags, arch, self._signature())
 
     def check(self, arch: str = PROBE_ARCH) -> None:
         """:class:`BuildError`, with what the compiler says, unless a kernel compiles at all."""
-        said = _probe(self.compiler, self.flags, (), arch, self._signature())
-        if said:
+        said = _compile(self.compiler, self.flags, arch)
+        if not said.good:
             raise BuildError(
-                f"{self.compiler} cannot compile an empty kernel for {arch}: {said}; repair the "
-                f"ROCm at {self.root} or set CKDISP_ROCM_PATH to another"
+                f"{self.compiler} cannot compile an empty kernel for {arch}: {said.reason}; repair "
+                f"the ROCm at {self.root} or set CKDISP_ROCM_PATH to another"
             )
 
     def identity(self) -> str:
@@ -165,31 +168,26 @@ def _clang(llvm_bin: str) -> str:
 
 
 @functools.cache
-def _probe(
+def _accepts(
     compiler: str,
     own: tuple[str, ...],
     flags: tuple[str, ...],
     arch: str,
     _signature: tuple[int, ...],
-) -> str:
-    """What the compiler says against ``flags``; empty if it takes them."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="ckdisp-", ignore_cleanup_errors=True) as folder:
-            source = os.path.join(folder, "probe.hip")
-            Path(source).write_text("__attribute__((global)) void ckdisp_probe() {}\n")
-            command = [compiler, *own, f"--offload-arch={arch}", "--offload-device-only"]
-            command += [*flags, "-c", source, "-o", os.path.join(folder, "probe.o")]
-            result = run_compiler(command, setting="CKDISP_ROCM_PATH")
-    except OSError as error:
-        raise BuildError(
-            f"cannot write to the folder for temporary files: {error.strerror or error}; free "
-            "space there or set TMPDIR to another folder"
-        ) from error
-    if result.returncode == 0:
-        return ""
-    lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line]
-    return next(iter(errors or lines), f"exit status {result.returncode}")
+) -> bool:
+    def ask(asked: bool) -> Said:
+        return _compile(compiler, (*own, *flags) if asked else own, arch, small=asked)
+
+    return takes(ask, compiler, " ".join(flags))
+
+
+def _compile(compiler: str, flags: Sequence[str], arch: str, *, small: bool = True) -> Said:
+    """Compile an empty kernel; one that is not ``small`` takes more room."""
+    source = "__attribute__((global)) void ckdisp_probe() {}\n"
+    if not small:
+        source += "__attribute__((device, used)) char ckdisp_room[1 << 16] = {1};\n"
+    command = [compiler, f"--offload-arch={arch}", "--offload-device-only", *flags, "-c"]
+    return compile_probe(command, ".hip", source, os.path.isfile, "CKDISP_ROCM_PATH")
 
 
 @functools.cache

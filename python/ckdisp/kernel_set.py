@@ -51,7 +51,7 @@ class KernelSet(_KernelSet):
         no compiler, if one fails (with kernel, first error line and command), or if the cache
         cannot be used.
         """
-        from .jit.build import Options, build_library
+        from .jit.build import Options, build_and_load
         from .registry import Registry
 
         options = Options(
@@ -66,7 +66,4 @@ class KernelSet(_KernelSet):
             group=group,
             archs=archs,
         )
-        library = build_library(self, options)
-        if not library.exists():  # another process pruned the cache in between
-            library = build_library(self, options)
-        return Registry.load(library)
+        return build_and_load(self, options, Registry.load)

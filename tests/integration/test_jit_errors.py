@@ -97,8 +97,9 @@ def test_whatever_the_file_system_refuses(lab: Lab) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise OSError(5, "Input/output error", "/some/file")
 
-    lab.monkeypatch.setattr(Path, "symlink_to", refuse)
     lab.build(1)
+    lab.monkeypatch.setattr(os, "link", refuse)
+    lab.monkeypatch.setattr(Path, "symlink_to", refuse)
     with pytest.raises(BuildError, match=r"Input/output error \(/some/file\); set CKDISP_CACHE"):
         lab.build(2)
 
@@ -111,7 +112,7 @@ def lying(lab: Lab, kind: str) -> None:
     lab.compiler.path.write_text(
         f"""#!/bin/sh
 case " $* " in
-*" -shared -fPIC -x c++ - "*) exit 0 ;;
+*" -shared -fPIC "*"/probe.cpp -o "*) for word; do :; done; cp /bin/sh "$word"; exit ;;
 *{kind}*) exit 0 ;;
 esac
 exec c++ "$@"

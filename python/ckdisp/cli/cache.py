@@ -67,7 +67,7 @@ def ls_command(as_json: bool) -> None:
 @click.option("--remove", is_flag=True, help="Delete the damaged entries.")
 @json_option
 def verify_command(remove: bool, as_json: bool) -> None:
-    """Check that every entry holds what was stored.
+    """Check that every entry holds what was stored, and that libraries can be loaded.
 
     Damaged entries are never used, only built again. The exit code is 1 if there are any.
     """
@@ -118,7 +118,7 @@ def prune_command(max_size: float | None, max_age: float | None, as_json: bool) 
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 def clear_command(yes: bool, as_json: bool) -> None:
-    """Delete everything in the cache.
+    """Delete everything in the cache, but for what is being built.
 
     Asks first on a terminal; elsewhere --yes is needed.
     """
@@ -133,9 +133,10 @@ def clear_command(yes: bool, as_json: bool) -> None:
             sys.exit(1)
     gone = cache.clear()
     if as_json:
-        print_json({"root": str(gone.root), "size": gone.size})
+        print_json({"root": str(gone.root), "size": gone.size, "building": gone.building})
     else:
-        click.echo(f"{gone.root}: {human_bytes(gone.size)} deleted")
+        left = f"; {plural(gone.building, 'build')} left alone" if gone.building else ""
+        click.echo(f"{gone.root}: {human_bytes(gone.size)} deleted{left}")
 
 
 def _print_entries(entries: Sequence[CacheEntry]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..codegen.arch import Arch, arch, arches
 from ..codegen.build import find_ninja
+from ..codegen.compilers import refused_text
 from ..codegen.errors import Error
 from ..codegen.jobs import cpus, memory_mb
 from ..codegen.toolchain import CXX_COMMANDS, Toolchain, which
@@ -152,12 +153,7 @@ def _compiler() -> Iterator[Check]:
     if toolchain.accepts("-fopenmp"):
         yield Check("openmp", OK, "-fopenmp works: built kernels use threads")
     else:
-        yield Check(
-            "openmp",
-            WARN,
-            f"{command} does not link with -fopenmp: built kernels use one thread",
-            "install the OpenMP runtime of the compiler (Debian: libomp-dev for clang)",
-        )
+        yield Check("openmp", WARN, *refused_text(toolchain, "-fopenmp"))
 
 
 def _tools() -> Iterator[Check]:

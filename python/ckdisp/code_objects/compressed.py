@@ -11,6 +11,7 @@ from .reading import Data, InspectError
 
 MAGIC = b"CCOB"
 _ZLIB, _ZSTD = 0, 1
+_HEADER_1 = 20
 # Larger than any bundle, and small enough to hold: a damaged size must not take all memory.
 _MAX_BYTES = 1 << 31
 
@@ -20,10 +21,33 @@ def decompress(data: Data) -> tuple[Data, int]:
 
     Version 1 does not say how long it is: the compressed stream tells.
     """
+    method, header, total, plain = _header(data)
+    packed = data.view[:total]
+    if method == _ZLIB:
+        content, used = _inflate(packed[header:], plain, data.name)
+    elif method == _ZSTD:
+        content, used = _unzstd(packed[header:], plain, data.name)
+    else:
+        raise InspectError(f"{data.name}: a bundle compressed by unknown method {method}")
+    if len(content) != plain:
+        raise InspectError(
+            f"{data.name}: damaged: a compressed bundle of {len(content)} and not {plain} bytes"
+        )
+    return Data(memoryview(content), data.name), header + used if header == _HEADER_1 else total
+
+
+def length(data: Data) -> int:
+    """How long the bundle is that ``data`` begins with; 0 if only its content tells."""
+    _, header, total, _ = _header(data)
+    return 0 if header == _HEADER_1 else total
+
+
+def _header(data: Data) -> tuple[int, int, int, int]:
+    """Method, length of the header, length of all, and that of the plain bundle."""
     version, method = data.unpack("HH", 4, "a compressed bundle")
     if version == 1:
         (plain,) = data.unpack("I", 8, "a compressed bundle")
-        header, total = 20, len(data)
+        header, total = _HEADER_1, len(data)
     elif version in (2, 3):
         width = "I" if version == 2 else "Q"
         total, plain = data.unpack(width * 2, 8, "a compressed bundle")
@@ -35,18 +59,8 @@ def decompress(data: Data) -> tuple[Data, int]:
         )
     if total < header or plain > _MAX_BYTES:
         raise InspectError(f"{data.name}: damaged sizes of a compressed bundle; build it again")
-    packed = data.part(0, total, "a compressed bundle")
-    if method == _ZLIB:
-        content, used = _inflate(packed[header:], plain, data.name)
-    elif method == _ZSTD:
-        content, used = _unzstd(packed[header:], plain, data.name)
-    else:
-        raise InspectError(f"{data.name}: a bundle compressed by unknown method {method}")
-    if len(content) != plain:
-        raise InspectError(
-            f"{data.name}: damaged: a compressed bundle of {len(content)} and not {plain} bytes"
-        )
-    return Data(memoryview(content), data.name), header + used if version == 1 else total
+    data.part(0, total, "a compressed bundle")
+    return method, header, total, plain
 
 
 def _inflate(stream: memoryview, plain: int, name: str) -> tuple[bytes, int]:

@@ -41,6 +41,34 @@ def code_objects(data: Data) -> Iterator[CodeObject]:
         )
 
 
+def check_device_code(elf: Elf) -> None:
+    """:class:`InspectError` if a bundle of code objects in a file of the host is cut off.
+
+    What is compressed is only measured, and what is of another kind is not looked at.
+    """
+    for section in elf.sections:
+        data, at = section.data, 0
+        while section.name == _FATBIN and at < len(data):
+            part = Data(data.view[at:], data.name)
+            if data.starts(BUNDLE, at):
+                at += _drain(_in_bundle(part, ""))
+            elif data.starts(compressed.MAGIC, at):
+                at += compressed.length(part) or len(data)
+            elif data.starts(b"\0", at):
+                at = _skip_zeros(data, at)
+            else:
+                break
+
+
+def _drain(parts: Generator[CodeObject, None, int]) -> int:
+    """The result of a generator."""
+    while True:
+        try:
+            next(parts)
+        except StopIteration as end:
+            return int(end.value)
+
+
 def _in_file(data: Data, where: str) -> Iterator[CodeObject]:
     if len(data) == 0:
         raise InspectError(f"{data.name}: the file is empty; build it again")

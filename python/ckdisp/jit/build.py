@@ -6,20 +6,21 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ..codegen.build import build as run_ninja
 from ..codegen.check import checked_keys
-from ..codegen.compilers import check_group, targets_of
+from ..codegen.compilers import check_group, targets_of, warn_of_refused
 from ..codegen.cuda import CudaToolchain
 from ..codegen.emit.cpp_view import schema_hash
 from ..codegen.emit.files import write_atomic, write_if_changed
 from ..codegen.emit.tree import LIBRARY_OBJECT, Tree, make_tree
 from ..codegen.emit.unit import bundle_text
-from ..codegen.errors import BuildError, InvalidKey
+from ..codegen.errors import BuildError, InvalidKey, LibraryError
 from ..codegen.generate import folder_texts, unit_texts
 from ..codegen.headers import missing_headers, own_include_dirs
 from ..codegen.key import KernelKey
@@ -31,6 +32,7 @@ from ..codegen.steps import Step, is_local
 from ..codegen.toolchain import Toolchain
 from ..codegen.version import ABI_VERSION
 from . import location
+from .blame import Cached, FailedBuild, Lost, NotWhole, is_lost, unusable
 from .compile import compile_on, require_outputs
 from .compilers import Compilers
 from .digest import digest
@@ -38,7 +40,13 @@ from .failed import keep_failed
 from .headers import Headers, Listing, read_depfile
 from .locks import among_threads, building
 from .progress import Callback, reporting
-from .store import Staging, Store, read_entry
+from .store import Artefact, Staging, Store, discard
+from .whole import library_fault, step_fault
+
+# A build whose folder is removed starts again; removed each time, it is not by accident.
+_ATTEMPTS = 5
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,33 @@ def _build_library(root: Path, kernels: Iterable[KernelKey], options: Options) -
         return job.find_library() or job.build(options)
 
 
+def build_and_load(kernels: Iterable[KernelKey], options: Options, load: Callable[[Path], T]) -> T:
+    """What ``load`` makes of the library that :func:`build_library` gives.
+
+    A library that somebody deletes just then, or that cannot be loaded, is built again.
+    """
+    keys = list(kernels)
+    dropped = False
+    for left in reversed(range(_ATTEMPTS)):
+        library = build_library(keys, options)
+        try:
+            return load(library)
+        except LibraryError:
+            if library.exists():
+                if dropped or not _drop_library(library, options):
+                    raise
+                dropped = True
+            elif not left:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _drop_library(library: Path, options: Options) -> bool:
+    """Drop an entry of the cache that is of no use; false if it cannot be dropped."""
+    root = location.cache_dir(options.cache_dir)
+    return library.is_relative_to(root / "libraries") and discard(root, library.parent)
+
+
 class _Job:
     """One kernel set on its way to a library."""
 
@@ -105,6 +140,7 @@ class _Job:
         self.keys = keys
         self.compilers = compilers
         self.group = options.group
+        self.may_drop = True  # cached parts that a failure is blamed on, once
         self.targets = targets_of(options.archs)
         self.view = missing_headers()
         self.common = (str(ABI_VERSION), schema_hash(), _platform(), *self.view.values())
@@ -153,9 +189,9 @@ class _Job:
     def find_library(self) -> Path | None:
         return self.store.find("libraries", self.library_key, self.library_context, self.headers)
 
-    def _find(self, step: Step) -> Path | None:
+    def _find(self, step: Step) -> Artefact | None:
         kind, key = self._address(step)
-        return self.store.find(kind, key, self.contexts[step.rule.name], self.headers)
+        return self.store.artefact(kind, key, self.contexts[step.rule.name], self.headers)
 
     def _address(self, step: Step) -> tuple[str, str]:
         """Kind and key of what ``step`` makes."""
@@ -167,44 +203,89 @@ class _Job:
         texts = (bundle_text(step.source, parts), *(self.texts[part] for part in parts))
         return "objects", digest("object", *self.common, *texts)
 
-    def _cached(self) -> dict[str, Path]:
+    def _cached(self) -> Cached:
         """Output -> artefact, of all that need not be made."""
         steps = [s for s in self.tree.steps if s.output != LIBRARY_OBJECT]
         found = {s.output: p for s in steps if s.rule.makes_object and (p := self._find(s))}
         for step in self._tree(found).open_steps():
-            if not step.rule.makes_object and (path := self._find(step)):
-                found[step.output] = path
+            if not step.rule.makes_object and (part := self._find(step)):
+                found[step.output] = part
         return found
 
     def build(self, options: Options) -> Path:
-        with self.store.staging() as staging:
-            self.compilers.save()
-            cached = self._cached()
-            self.tree = tree = self._tree(cached)
-            missing = [s for s in tree.open_steps() if s.output != LIBRARY_OBJECT]
-            self._write(staging, tree, cached)
-            kernels = sum(unit.object not in cached for unit in tree.units)
+        """Build in a folder of its own; again if somebody removed it or a part was not whole."""
+        warn_of_refused(self.tree, "run `ckdisp cache clear`")
+        for left in reversed(range(_ATTEMPTS)):
             try:
-                with reporting(options.progress, kernels, len(tree.units) - kernels) as progress:
-                    self._compile(staging, tree, missing, options, progress)
-            except BuildError as error:
-                self._publish_finished(staging, missing)
-                raise keep_failed(self.store, staging, self.library_key, error) from None
+                with self.store.staging() as staging:
+                    return self._attempt(staging, options)
+            except Lost:
+                if not left:
+                    raise
+            except NotWhole:
+                self.may_drop = False
+        raise AssertionError("the last attempt returns or raises")
+
+    def _attempt(self, staging: Staging, options: Options) -> Path:
+        self.compilers.save()
+        cached = self._cached()
+        self.tree = tree = self._tree(cached)
+        missing = [s for s in tree.open_steps() if s.output != LIBRARY_OBJECT]
+        kernels = sum(unit.object not in cached for unit in tree.units)
+        try:
+            self._write(staging, tree, cached)
+            with reporting(options.progress, kernels, len(tree.units) - kernels) as progress:
+                self._compile(staging, tree, missing, options, staging.in_use(progress))
+            self._check(staging, tree, missing)
             read = self._publish_steps(staging, missing)
             return self._publish_library(staging, tree, cached, read)
+        except (BuildError, OSError) as error:
+            raise self._explained(staging, tree, cached, missing, error) from None
 
-    def _write(self, staging: Staging, tree: Tree, cached: Mapping[str, Path]) -> None:
+    def _explained(
+        self,
+        staging: Staging,
+        tree: Tree,
+        cached: Cached,
+        missing: Sequence[Step],
+        error: BuildError | OSError,
+    ) -> BuildError | OSError:
+        """The error to raise for ``error``, after what is worth keeping was kept."""
+        if is_lost(staging, error):
+            return Lost(self.store.root)
+        if isinstance(error, OSError):
+            return error
+        finished = _finished(staging, missing)
+        faults = {s.output: f for s in finished if (f := step_fault(staging.folder / s.output, s))}
+        with contextlib.suppress(OSError):
+            self._publish_finished(staging, [s for s in finished if s.output not in faults])
+        failed = FailedBuild(self.store, tree, cached, faults, error)
+        if self.may_drop and failed.drop(self.compilers.cxx):
+            return NotWhole()
+        return keep_failed(self.store, staging, self.library_key, failed.reported())
+
+    def _check(self, staging: Staging, tree: Tree, steps: Sequence[Step]) -> None:
+        """:class:`Unusable` if a compiler reported success for something that is not whole."""
+        for step in steps:
+            if fault := step_fault(staging.folder / step.output, step):
+                raise unusable(step.output, fault)
+        names = [unit.name for unit in tree.units]
+        if fault := library_fault(staging.folder / tree.output, names):
+            raise unusable(tree.output, fault)
+
+    def _write(self, staging: Staging, tree: Tree, cached: Cached) -> None:
         for path, text in self.view.items():
+            location.make(self.store.root, (self._view_folder / path).parent)
             write_if_changed(self._view_folder / path, text)
+            staging.expected.append(self._view_folder / path)
         wanted = {step.source for step in tree.open_steps()}
         included = {part for s in wanted for part in tree.bundles.get(s, ())}
         for path, text in folder_texts(tree, staging.folder, ("ninja",)).items():
             if path not in self.texts or path in wanted or path in included:
                 write_atomic(staging.folder / path, text.encode())
-        for output, artefact in cached.items():
-            link = staging.folder / output
-            link.parent.mkdir(exist_ok=True)
-            link.symlink_to(artefact)
+                staging.expected.append(staging.folder / path)
+        for output, part in cached.items():
+            staging.take(part.path, output)
 
     def _compile(
         self,
@@ -245,9 +326,9 @@ class _Job:
                 read.append(listing)
         return read
 
-    def _publish_finished(self, staging: Staging, steps: Sequence[Step]) -> None:
+    def _publish_finished(self, staging: Staging, steps: Iterable[Step]) -> None:
         """Publish what was done before a failure; links to it take its place in the folder."""
-        for step in _finished(staging, steps):
+        for step in steps:
             made = staging.folder / step.output
             published, _ = self._publish_step(staging, step)
             if published != made:
@@ -272,9 +353,9 @@ class _Job:
         return published, listing
 
     def _publish_library(
-        self, staging: Staging, tree: Tree, cached: Mapping[str, Path], read: list[Listing]
+        self, staging: Staging, tree: Tree, cached: Cached, read: list[Listing]
     ) -> Path:
-        read = [*read, *(_listing_of(cached[o]) for o in tree.objects if o in cached)]
+        read = [*read, *(cached[o].entry.headers for o in tree.objects if o in cached)]
         listing = {(p, whose): contents for part in read for p, whose, contents in part}
         assert self.library_context is not None
         headers: Listing = [(p, whose, c) for (p, whose), c in sorted(listing.items())]
@@ -289,15 +370,6 @@ class _Job:
         )
 
 
-def _listing_of(artefact: Path) -> Listing:
-    entry = read_entry(artefact.parent)
-    if entry is None:
-        raise BuildError(
-            f"{artefact} changed while it was in use; run again, or `ckdisp cache verify`"
-        )
-    return entry.headers
-
-
 def _depfile(staging: Staging, path: str) -> list[str]:
     try:
         return read_depfile(staging.folder / path)
@@ -310,13 +382,13 @@ def _silent(done: int, total: int, what: str) -> None:
 
 
 def _finished(staging: Staging, steps: Sequence[Step]) -> list[Step]:
-    """The steps that ninja did to the end, with a result, before another one failed."""
+    """The steps that ninja did to the end before another one failed."""
     try:
         log = (staging.folder / ".ninja_log").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
     done = {line.split("\t")[3] for line in log.splitlines() if line.count("\t") >= 4}
-    return [s for s in steps if s.output in done and (staging.folder / s.output).is_file()]
+    return [s for s in steps if s.output in done]
 
 
 def _platform() -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..codegen.locks import acquire
 from . import location
-from .store import KINDS, is_whole, read_entry, remove_tree, subfolders
+from .location import FOLDERS, KINDS
+from .store import discard, is_whole, read_entry, remove_dead, subfolders
+from .whole import broken_libraries, object_fault
 
 Where = str | os.PathLike[str] | None
-_FOLDERS = (*KINDS, "staging", "failed", "locks", "compilers", "include")
-_UNFINISHED_SECONDS = 86400.0
 
 
 @dataclass(frozen=True)
@@ -34,13 +36,17 @@ class CacheEntry:
 
 @dataclass(frozen=True)
 class CacheStats:
-    """What is in the cache at ``root``; ``size`` is in bytes and counts everything there."""
+    """What is in the cache at ``root``; ``size`` is in bytes and counts everything there.
+
+    ``building`` is the number of builds that go on in it, where that was looked at.
+    """
 
     root: Path
     objects: int
     libraries: int
     size: int
     headers: int = 0
+    building: int = 0
 
 
 def ls(cache_dir: Where = None) -> list[CacheEntry]:
@@ -55,24 +61,34 @@ def stats(cache_dir: Where = None) -> CacheStats:
     counts = dict.fromkeys(KINDS, 0)
     for kind, _ in _folders(root):
         counts[kind] += 1
-    size = sum(_size(root / name) for name in _FOLDERS)
+    size = sum(_size(root / name) for name in FOLDERS)
     return CacheStats(root, counts["objects"], counts["libraries"], size, counts["headers"])
 
 
 def verify(cache_dir: Where = None, *, remove: bool = False) -> list[CacheEntry]:
-    """The entries whose content is not what was stored; ``remove`` deletes them.
+    """The entries that are damaged or broken; ``remove`` deletes them.
 
-    A damaged entry is never used: it is built again when it is needed.
+    Damaged is one whose content is not what was stored; it is never used, only built again when it
+    is needed. Broken is an object or a library that was never whole: it cannot be linked or loaded.
     """
     root = _root(cache_dir)
-    damaged = []
+    bad = []
+    libraries: dict[Path, Path] = {}
     for kind, folder in _folders(root):
         entry = read_entry(folder)
         if entry is None or not is_whole(folder, entry):
-            damaged.append(_describe(kind, folder))
-            if remove:
-                _discard(root, folder)
-    return damaged
+            if folder.exists():  # not deleted in the meantime
+                bad.append((kind, folder))
+        elif kind == "libraries":
+            libraries[folder / entry.file] = folder
+        elif kind == "objects" and object_fault(folder / entry.file):
+            bad.append((kind, folder))
+    broken = broken_libraries(libraries)
+    bad += [("libraries", libraries[path]) for path in broken if path.exists()]
+    found = [_describe(kind, folder) for kind, folder in bad]
+    for one in found if remove else ():
+        _discard(root, one.folder)
+    return found
 
 
 def prune(
@@ -80,14 +96,14 @@ def prune(
 ) -> list[CacheEntry]:
     """Delete entries not used for ``max_age`` seconds, then the oldest until ``max_bytes`` hold.
 
-    Without limits only the leavings of failed and killed builds go. Returns the entries deleted.
+    Without limits only the leavings of failed and killed builds go. Builds that go on are left
+    alone. Returns the entries deleted.
     """
     root = _root(cache_dir)
-    for name, seconds in (("failed", 0.0), ("staging", _UNFINISHED_SECONDS)):
-        for folder in subfolders(root / name):
-            if _age(folder) >= seconds:
-                remove_tree(folder)
-    _remove_old_locks(root / "locks")
+    for folder in subfolders(root / "failed"):
+        discard(root, folder)
+    remove_dead(root)
+    _remove_free_locks(root / "locks")
     entries = sorted(ls(cache_dir), key=lambda e: e.used)
     held = sum(e.size for e in entries)
     gone = []
@@ -100,11 +116,22 @@ def prune(
 
 
 def clear(cache_dir: Where = None) -> CacheStats:
-    """Delete all that ckdisp keeps in the cache folder; returns what was there."""
+    """Delete all that ckdisp keeps in the cache folder; returns what was there.
+
+    Builds that go on keep their folders and locks; what they build is kept in the cache.
+    """
     before = stats(cache_dir)
-    for name in _FOLDERS:
-        remove_tree(before.root / name)
-    return before
+    root = before.root
+    building = remove_dead(root)
+    for name in (*KINDS, "failed", "compilers", *(() if building else ("include",))):
+        if (root / name).exists():
+            discard(root, root / name)
+    _remove_free_locks(root / "locks")
+    building = remove_dead(root)
+    for name in ("locks", "staging"):
+        with contextlib.suppress(OSError):
+            (root / name).rmdir()
+    return dataclasses.replace(before, building=building)
 
 
 def _root(cache_dir: Where) -> Path:
@@ -143,22 +170,23 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _remove_old_locks(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        for lock in list(folder.iterdir()):
-            if _age(lock) >= _UNFINISHED_SECONDS:
-                lock.unlink()
+def _remove_free_locks(folder: Path) -> None:
+    """Remove the locks that nobody holds; whoever waits for one makes it again."""
+    try:
+        paths = list(folder.iterdir())
+    except OSError:
+        return
+    for path in paths:
+        with contextlib.suppress(OSError):  # held: TimeoutError
+            lock = acquire(path, timeout=0)
+            if lock is not None:
+                path.unlink()
+                lock.release()
 
 
 def _discard(root: Path, folder: Path) -> bool:
-    """Take an entry out of sight in one step, then delete it."""
-    aside = root / "staging" / f"gone-{folder.name}"
-    try:
-        aside.parent.mkdir(mode=0o700, exist_ok=True)
-        os.rename(folder, aside)
-    except OSError:
-        aside = folder  # deleting in place is as good: a damaged entry is never used
-    removed = remove_tree(aside)
+    """Delete an entry, and the folders above it that are empty then."""
+    removed = discard(root, folder)
     for empty in (folder.parent, folder.parent.parent):
         with contextlib.suppress(OSError):
             os.rmdir(empty)

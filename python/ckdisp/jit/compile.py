@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, as_completed
@@ -14,6 +13,8 @@ from ..codegen.build import Progress
 from ..codegen.errors import BuildError
 from ..codegen.failures import Failure, failure_error, unwritten_error
 from ..codegen.steps import Step
+from ..codegen.supervise import supervised
+from ..codegen.toolchain import which
 
 
 def run_commands(
@@ -31,26 +32,19 @@ def run_commands(
 
 def _run(command: list[str], folder: str, timeout: float | None) -> tuple[int, str]:
     """Exit code and output of ``command``; every child ends with it."""
+    if which(command[0]) is None:
+        return 127, f"error: cannot run {command[0]}: there is no such program"
     try:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+        with supervised(command, folder) as running:
+            try:
+                output, _ = running.process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                running.end()
+                output, _ = running.process.communicate()
+                return 124, f"{output}error: not done within {timeout:g} s, so it was stopped"
     except OSError as error:
         return 127, f"error: cannot run {command[0]}: {error.strerror}"
-    try:
-        output, _ = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        return 124, f"{output}error: not done within {timeout:g} s, so it was stopped"
-    return process.returncode, output
+    return running.process.returncode, output
 
 
 def require_outputs(folder: Path, steps: Sequence[Step]) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ..codegen.errors import BuildError
 from ..codegen.failures import REPEAT, DiskFull
-from .store import Staging, Store, remove_tree, subfolders
+from . import location
+from .store import Staging, Store, discard, remove_tree, subfolders
 
 _MOST_BYTES = 1 << 28  # of all such folders together
 
@@ -25,10 +26,9 @@ def keep_failed(store: Store, staging: Staging, key: str, error: BuildError) -> 
         return type(error)(_without_command(str(error)))
     target = base / key[:16]
     with contextlib.suppress(OSError):
-        base.mkdir(mode=0o700, exist_ok=True)
+        location.make(store.root, base)
         if target.exists():
-            os.rename(target, staging.folder / "previous")
-            remove_tree(staging.folder / "previous")
+            discard(store.root, target)
         os.rename(staging.folder, target)
         return type(error)(str(error).replace(str(staging.folder), str(target)))
     staging.keep = True
@@ -57,5 +57,6 @@ def _size(folder: Path) -> int:
     for path, _, files in os.walk(folder):
         for name in files:
             with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(path, name)).st_size
+                facts = os.lstat(os.path.join(path, name))
+                total += facts.st_size if facts.st_nlink == 1 else 0
     return total

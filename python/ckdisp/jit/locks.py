@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..codegen.errors import BuildError
+from ..codegen.locks import acquire
 from . import location
 
 _WAIT_SECONDS = 600.0
@@ -33,19 +34,16 @@ def among_threads(key: str) -> threading.Lock:
 
 @contextlib.contextmanager
 def _between_processes(root: Path, key: str) -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
     folder = root / "locks"
-    try:
+    lock = None
+    # Read-only, a file system without locks, or a holder that takes too long: build anyway.
+    with contextlib.suppress(OSError, BuildError):
         location.create(root)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        lock = FileLock(folder / f"{key[:32]}.lock")
-        lock.acquire(timeout=_WAIT_SECONDS)
-    except (OSError, BuildError, Timeout, NotImplementedError):
-        # Read-only, a file system without locks, or a holder that takes too long: build anyway.
-        yield
-        return
+        location.make(root, folder)
+        mode = 0o664 if location.is_shared() else 0o644
+        lock = acquire(folder / f"{key[:32]}.lock", _WAIT_SECONDS, mode)
     try:
         yield
     finally:
-        lock.release()
+        if lock is not None:
+            lock.release()

@@ -8,7 +8,11 @@ from pathlib import Path
 
 from ..codegen.emit.files import write_atomic
 from ..codegen.errors import BuildError
+from . import location
 from .digest import digest
+
+# Part of the name of every file: answers that older versions kept may be wrong.
+_FORMAT = "2"
 
 
 class Probes:
@@ -18,7 +22,8 @@ class Probes:
     """
 
     def __init__(self, root: Path, *identity: str) -> None:
-        self._path = root / "compilers" / digest(*identity)
+        self._root = root
+        self._path = root / "compilers" / digest(_FORMAT, *identity)
         self._known = self._read()
         self._new = False
 
@@ -32,7 +37,7 @@ class Probes:
         return {str(f): v for f, v in document.items() if isinstance(v, bool)}
 
     def accepts(self, flags: str, ask: Callable[[], bool]) -> bool:
-        """Whether the compiler takes ``flags``, which ``ask`` finds out."""
+        """Whether the compiler takes ``flags``, which ``ask`` finds out or raises an error."""
         if flags not in self._known:
             self._known[flags] = ask()
             self._new = True
@@ -42,7 +47,8 @@ class Probes:
         """Write what was asked; only called when something is built anyway."""
         if self._new:
             try:
+                location.make(self._root, self._path.parent)
                 write_atomic(self._path, json.dumps(self._known).encode())
-            except BuildError:
+            except (BuildError, OSError):
                 return  # asked again next time
             self._new = False

@@ -18,18 +18,20 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import location
+from . import live, location
 from .digest import digest, file_digest
 from .headers import Headers, Listing
+from .progress import Callback
+from .retry import again
 
 FORMAT = 2
-KINDS = ("objects", "libraries", "headers")
 _META = "entry.json"
 _DAY = 86400.0
+_REMOVALS = 20
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,14 @@ class Entry:
         return json.dumps(dataclasses.asdict(self), indent=1)
 
 
+@dataclass(frozen=True)
+class Artefact:
+    """A file of the cache, and its entry."""
+
+    path: Path
+    entry: Entry
+
+
 class Store:
     """The cache at ``root``. Reading never writes."""
 
@@ -66,6 +76,13 @@ class Store:
         return self.root / kind / key[:2] / key
 
     def find(self, kind: str, key: str, context: str | None, headers: Headers) -> Path | None:
+        """The file of :meth:`artefact`."""
+        found = self.artefact(kind, key, context, headers)
+        return found.path if found is not None else None
+
+    def artefact(
+        self, kind: str, key: str, context: str | None, headers: Headers
+    ) -> Artefact | None:
         """The artefact of a whole, undamaged entry that fits, or ``None``.
 
         Without a ``context`` (there is no compiler) any compiler's artefact fits, if the headers
@@ -80,27 +97,42 @@ class Store:
             if not headers.matches(entry.headers, own_only=context is None):
                 continue
             if is_whole(folder, entry):
+                self._check_trust(folder, entry)
                 _note_use(folder)
-                return folder / entry.file
+                return Artefact(folder / entry.file, entry)
         return None
+
+    def _check_trust(self, folder: Path, entry: Entry) -> None:
+        """:class:`BuildError` if someone else could have written the entry."""
+        key, prefix = folder.parent, folder.parent.parent
+        parts = (prefix, key, folder, folder / _META, folder / entry.file)
+        location.check_parts(self.root, parts)
 
     @contextlib.contextmanager
     def staging(self) -> Iterator[Staging]:
         """A private folder on the file system of the store; removed at the end unless kept."""
-        base = self.root / "staging"
+        location.create(self.root)
         try:
-            location.create(self.root)
-            base.mkdir(mode=0o700, exist_ok=True)
-            _remove_old(base)
-            folder = Path(tempfile.mkdtemp(prefix="build-", dir=base))
+            remove_dead(self.root)
+            folder = again(lambda: self._private_folder("build-"))
         except OSError as error:
             raise location.not_writable(self.root, error) from error
+        lock = live.hold(folder)
         staging = Staging(folder)
         try:
             yield staging
         finally:
             if not staging.keep:
                 remove_tree(folder)
+                if lock is not None:
+                    lock.release()
+            elif lock is not None:
+                _kept.append(lock)
+
+    def _private_folder(self, prefix: str) -> Path:
+        base = self.root / "staging"
+        location.make(self.root, base)
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=base))
 
     def publish(
         self,
@@ -130,18 +162,10 @@ class Store:
         )
         target = self.folder(kind, key) / entry.name
         try:
-            staged = Path(tempfile.mkdtemp(prefix="entry-", dir=staging.folder))
-            shutil.copyfile(source, staged / entry.file)
-            os.chmod(staged / entry.file, 0o755 if kind == "libraries" else 0o644)
-            _sync(staged / entry.file)
-            (staged / _META).write_text(entry.text(), encoding="utf-8")
-            _sync(staged / _META)
-            os.chmod(staged, 0o755)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _move(staged, target, entry)
-            if kind == "libraries":
-                _sync(target.parent)
+            again(lambda: self._place(staging, source, target, entry))
         except OSError as error:
+            if not source.exists():
+                raise  # the staging folder was removed; the store itself may be in order
             staging.keep = True
             warnings.warn(
                 f"ckdisp: {label} could not be kept in the kernel cache {self.root}: "
@@ -157,13 +181,65 @@ class Store:
             return source
         return target / entry.file
 
+    def _place(self, staging: Staging, source: Path, target: Path, entry: Entry) -> None:
+        staged = Path(tempfile.mkdtemp(prefix="entry-", dir=staging.folder))
+        shutil.copyfile(source, staged / entry.file)
+        os.chmod(staged / entry.file, 0o755 if entry.kind == "libraries" else 0o644)
+        _sync(staged / entry.file)
+        (staged / _META).write_text(entry.text(), encoding="utf-8")
+        os.chmod(staged / _META, 0o644)
+        _sync(staged / _META)
+        os.chmod(staged, 0o755)
+        location.open_to_group(self.root, staged)
+        location.make(self.root, target.parent)
+        _move(staged, target, entry)
+        if entry.kind == "libraries":
+            _sync(target.parent)
+
+
+# Of staging folders that hold what this process still uses: held to its end.
+_kept: list[object] = []
+
 
 @dataclass
 class Staging:
-    """A folder to build in. ``keep`` it when something in it is still in use."""
+    """A folder to build in. ``keep`` it when something in it is still in use.
+
+    ``expected`` are the files that were put there, and those elsewhere that a build there reads.
+    """
 
     folder: Path
     keep: bool = False
+    expected: list[Path] = field(default_factory=list)
+
+    def in_use(self, progress: Callback) -> Callback:
+        """``progress``, which also marks the folder as in use."""
+
+        def mark(done: int, total: int, what: str) -> None:
+            live.touch(self.folder)
+            progress(done, total, what)
+
+        return mark
+
+    def take(self, artefact: Path, output: str) -> None:
+        """Put ``artefact`` of the cache into the folder as ``output``.
+
+        As a second name of the file, if that can be: it stays when the cache is cleared.
+        Precompiled headers are named by links, so that nobody takes them for made here.
+        """
+        place = self.folder / output
+        place.parent.mkdir(exist_ok=True)
+        try:
+            if place.suffix != ".o":
+                raise OSError(errno.EPERM, "a precompiled header")
+            os.link(artefact, place)
+        except OSError:
+            place.symlink_to(artefact)
+        self.expected.append(place)
+
+    def is_lost(self) -> bool:
+        """Whether somebody removed the folder, or a part of it, while it was in use."""
+        return not all(path.exists() for path in (self.folder, *self.expected))
 
 
 def read_entry(folder: Path) -> Entry | None:
@@ -235,26 +311,54 @@ def _note_use(folder: Path) -> None:
             os.utime(folder)
 
 
-def _remove_old(base: Path) -> None:
-    """Remove what builds that were killed have left behind."""
-    for folder in subfolders(base):
-        with contextlib.suppress(OSError):
-            if time.time() - folder.stat().st_mtime > _DAY:
+def remove_dead(root: Path) -> int:
+    """Remove what builds and removals that were killed have left; how many builds go on."""
+    count = 0
+    for folder in subfolders(root / "staging"):
+        with live.dead(folder) as is_dead:
+            if is_dead or folder.name.startswith(_GONE):
                 remove_tree(folder)
+            else:
+                count += 1
+    return count
+
+
+_GONE = "gone-"
+
+
+def discard(root: Path, folder: Path) -> bool:
+    """Take a folder of the cache out of sight in one step, then delete it; whether it is gone."""
+    try:
+        location.make(root, root / "staging")
+        aside = Path(tempfile.mkdtemp(prefix=_GONE, dir=root / "staging"))
+    except OSError:
+        return remove_tree(folder)  # in place is as good: a damaged entry is never used
+    with contextlib.suppress(OSError):
+        os.rename(folder, aside / "folder")
+    return remove_tree(aside) and remove_tree(folder)
 
 
 def remove_tree(folder: Path) -> bool:
     """Remove a folder; what cannot be removed (a busy file) is only worth a warning."""
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return True
-    except OSError as error:
-        warnings.warn(
-            f"ckdisp: cannot remove {folder}: {error.strerror or error}; remove it by hand, or "
-            "later with `ckdisp cache prune`",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return False
-    return True
+    problem: OSError | None = None
+    for _ in range(_REMOVALS):
+        try:
+            shutil.rmtree(folder)
+            return True
+        except FileNotFoundError:
+            if not os.path.lexists(folder):
+                return True
+            # Somebody else removes it, too: whatever one of them does not find, the other removed.
+        except OSError as error:
+            problem = error
+            if error.errno not in (errno.ENOTEMPTY, errno.ESTALE):
+                break  # else somebody still writes into it
+    if problem is None:
+        return not os.path.lexists(folder)
+    warnings.warn(
+        f"ckdisp: cannot remove {folder}: {problem.strerror or problem}; remove it by hand, or "
+        "later with `ckdisp cache prune`",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False
