@@ -17,7 +17,7 @@ export ROCM_PATH := $(CURDIR)/.amd-toolchain
 endif
 endif
 
-.PHONY: help demo test test-gpu lint format bench golden fuzz check-amd amd-toolchain amd-emulator clean
+.PHONY: help demo test test-gpu lint format bench golden fuzz check-amd stress-cache amd-toolchain amd-emulator clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,11 @@ else
 	@$(BIN)/python tools/check_amd.py -n $(or $(N),50) --seed $(or $(SEED),0) --jobs $(JOBS) \
 		$(if $(OP),--op $(OP)) $(if $(ARCHS),--archs $(ARCHS)) $(if $(CURATED),--curated) $(if $(LOG),--log $(LOG))
 endif
+
+stress-cache: ## hours of mishaps for the kernel cache: MINUTES=60 BUILDERS=8 SEED=0 REPORT=file
+	@$(PYTHON) tools/venv.py
+	@$(BIN)/python tools/stress_cache.py --minutes $(or $(MINUTES),60) --seed $(or $(SEED),0) \
+		--builders $(or $(BUILDERS),8) $(if $(REPORT),--report $(REPORT))
 
 amd-toolchain: ## install a compiler for AMD GPUs (Debian, root), which `make test` then uses
 	@$(PYTHON) tools/amd_toolchain/install.py .amd-toolchain
