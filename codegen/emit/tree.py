@@ -30,7 +30,8 @@ class Tree:
     """A generated folder. Paths are relative to it, but for those of ckdisp's own files.
 
     ``steps`` make everything but the library itself, what others need first. ``bundles`` are the
-    generated sources that include others. ``done`` are the outputs that are there already.
+    generated sources that include others. ``refused_flags`` are optional flags that the C++ compiler
+    does not take. ``done`` are the outputs that are there already.
     ``seal`` is the command that writes sums into the library at the path that follows it, if any.
     """
 
@@ -41,6 +42,7 @@ class Tree:
     providers: tuple[Provider, ...]
     bundles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     optional_flags: tuple[str, ...] = ()
+    refused_flags: tuple[str, ...] = ()
     regenerate: Regenerate | None = None
     done: frozenset[str] = frozenset()
     seal: tuple[str, ...] = ()
@@ -62,12 +64,6 @@ class Tree:
     def objects(self) -> tuple[str, ...]:
         """What is linked, in order."""
         return tuple(step.output for step in self.steps if step.rule.makes_object)
-
-    @property
-    def refused_flags(self) -> tuple[str, ...]:
-        """The optional flags that the C++ compiler does not take."""
-        wanted = dict.fromkeys(f for owner in self.providers for f in owner.optional_flags)
-        return tuple(flag for flag in wanted if flag not in self.optional_flags)
 
     def open_steps(self) -> tuple[Step, ...]:
         """The steps that are left to do: not done, and of use to one that is not done."""
@@ -120,6 +116,7 @@ def make_tree(
         providers=providers,
         bundles={path: parts for r in recipes for path, parts in r.bundles.items()},
         optional_flags=optional,
+        refused_flags=tuple(flag for flag in wanted if flag not in optional),
         regenerate=regenerate,
         done=done,
         seal=seal,
