@@ -30,8 +30,8 @@ class Tree:
     """A generated folder. Paths are relative to it, but for those of ckdisp's own files.
 
     ``steps`` make everything but the library itself, what others need first. ``bundles`` are the
-    generated sources that include others. ``refused_flags`` are optional flags that the C++ compiler
-    does not take. ``done`` are the outputs that are there already.
+    generated sources that include others. ``refused_flags`` are optional flags that the
+    C++ compiler does not take. ``done`` are the outputs that are there already.
     ``seal`` is the command that writes sums into the library at the path that follows it, if any.
     """
 
