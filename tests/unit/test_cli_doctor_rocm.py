@@ -41,7 +41,7 @@ def test_what_won_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     )
     assert found["hip compiler"]["found"].startswith(f"{root}/bin/hipcc, with {root}/lib/llvm/bin")
     assert f"{root}/include (the ROCm at {root}): comp_async, " in found["ck headers"]["found"]
-    lacks = "; without tails_in_kernel, conv_explicit_gemm, fmha_v3_soft_cap, "
+    lacks = "; without tails_in_kernel, conv_explicit_gemm, fmha_async_barrier, "
     assert lacks in found["ck headers"]["found"]
     assert found["gpu archs"]["found"] == "gfx942 gfx1201 (GPU_TARGETS=gfx942;gfx1201)"
     names = ("rocm", "hip compiler", "ck headers", "gpu archs")

@@ -247,8 +247,8 @@ REFUSED: dict[str, tuple[list[Any], dict[str, Any], type[Exception], str]] = {
     "nothing": ([Q, K, V], {"dropout_p": torch.nan}, ckdisp.InvalidArgument, "dropout_p is nan"),
     "scale": ([Q, K, V], {"scale": torch.nan}, ckdisp.InvalidArgument, "scale is nan"),
     "rank": ([Q[0, 0, 0], K, V], {}, ckdisp.InvalidArgument, r"query has shape \(8,\); pass a"),
-    "no tensor": ([Q, K.numpy(), V], {}, ckdisp.InvalidArgument, "key is no dense tensor"),
-    "array": ([Q, K, V, Q.numpy()], {}, ckdisp.InvalidArgument, "attn_mask is no dense tensor"),
+    "no tensor": ([Q, K.numpy(), V], {}, ckdisp.InvalidArgument, "key must be a tensor of PyTorch"),
+    "array": ([Q, K, V, Q.numpy()], {}, ckdisp.InvalidArgument, "mask must be a tensor of PyTorch"),
     "no heads": (
         [Q, K[:, :0], V[:, :0]],
         {"enable_gqa": True},
@@ -275,9 +275,9 @@ def test_what_attention_refuses(ops: Any) -> None:
         ops.attention(q, k, v, window=(-2, 0))
     with pytest.raises(ckdisp.InvalidArgument, match="alibi_slopes requires a gradient"):
         ops.attention(q, k, v, alibi_slopes=torch.ones(4, requires_grad=True))
-    with pytest.raises(ckdisp.InvalidArgument, match="bias is no dense tensor"):
+    with pytest.raises(ckdisp.InvalidArgument, match="bias must be a tensor of PyTorch"):
         ops.attention(q, k, v, bias=[[0.0]])
-    with pytest.raises(ckdisp.InvalidArgument, match="cu_seqlens_q is no dense tensor"):
+    with pytest.raises(ckdisp.InvalidArgument, match="cu_seqlens_q must be a tensor of PyTorch"):
         ops.attention(q[0], k[0], v[0], cu_seqlens_q=[0, 5], cu_seqlens_k=[0, 7])
     with pytest.raises(ckdisp.InvalidArgument, match="rng_state is None; dropout needs a seed"):
         torch.ops.ckdisp.fmha_fwd(q, k, v, dropout_p=0.5)

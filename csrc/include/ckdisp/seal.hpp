@@ -20,12 +20,13 @@ struct Seal {
 }  // namespace ckdisp
 
 // Makes room for the sums in the one unit of a library that registers its kernels.
-#define CKDISP_SEAL(name)                                                                     \
-  extern "C" {                                                                                \
-  [[gnu::visibility("hidden"), gnu::used]] extern const volatile ckdisp::Seal name;           \
-  }                                                                                           \
-  const volatile ckdisp::Seal name{{'C', 'K', 'D', 'I', 'S', 'P', '\x01', 'S', 'E', 'A', 'L', \
-                                    '\xa7', '\x3c', '\xe1', '\x98', '\x5d'},                  \
-                                   0,                                                         \
-                                   0,                                                         \
-                                   0};
+#define CKDISP_SEAL(name)                                                                        \
+  extern "C" {                                                                                   \
+  [[gnu::visibility("hidden")]] extern const volatile ckdisp::Seal name;                         \
+  }                                                                                              \
+  [[gnu::used]] const volatile ckdisp::Seal name{                                                \
+      {'C', 'K', 'D', 'I', 'S', 'P', '\x01', 'S', 'E', 'A', 'L', '\xa7', '\x3c', '\xe1', '\x98', \
+       '\x5d'},                                                                                  \
+      0,                                                                                         \
+      0,                                                                                         \
+      0};

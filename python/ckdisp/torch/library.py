@@ -96,7 +96,7 @@ def check_dtype(t: Tensor, name: str) -> None:
 def check_tensor(t: Tensor, name: str, least: int, most: int | None = None) -> None:
     """Refuse what is no tensor in the CPU's memory of ``least`` to ``most`` dimensions."""
     if not isinstance(t, torch.Tensor):
-        raise InvalidArgument(f"{name} is a {type(t).__name__}, not a tensor of PyTorch; pass one")
+        raise InvalidArgument(f"{name} must be a tensor of PyTorch, not {type(t).__name__}")
     if t.device.type != "meta" and (why := why_unreadable(t, name)):
         raise InvalidArgument(why)
     if t.device.type not in ("cpu", "meta"):
