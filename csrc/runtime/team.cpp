@@ -34,6 +34,8 @@ void* wait_for_others(void* argument) {
   return nullptr;
 }
 
+constexpr int kSecondsToGo = 60;  // on a busy machine a thread may wait long for its last steps
+
 // A thread that was joined may count for a moment yet, and the next one would be refused.
 void wait_until_gone(const std::vector<pid_t>& ids) {
 #if defined(__linux__)
@@ -43,7 +45,7 @@ void wait_until_gone(const std::vector<pid_t>& ids) {
     while (id != 0 && ::syscall(SYS_tgkill, ::getpid(), id, 0) == 0) {
       ::sched_yield();
       ::clock_gettime(CLOCK_MONOTONIC, &now);
-      if (now.tv_sec - start.tv_sec > 1) return;
+      if (now.tv_sec - start.tv_sec > kSecondsToGo) return;
     }
   }
 #else

@@ -17,18 +17,14 @@ from ckdisp.codegen.arch import arch
 from ckdisp.codegen.enums import (
     CONV_LAYOUT,
     ELEMENTWISE,
-    EPILOGUE,
     LAYOUT,
-    PIPELINE,
     SCHEDULER,
     SPECIALIZATION,
 )
 from ckdisp.codegen.key import KernelKey
-from ckdisp.codegen.ops import op
+from ckdisp.codegen.ops import facts, op
 from ckdisp.codegen.ops.conv import gpu_rules
 from ckdisp.jit.build import Options, build_library
-
-CPU_PIPELINES = {"packed", "skinny", "direct"}
 
 pytestmark = pytest.mark.xdist_group("amd_matrix")
 
@@ -55,9 +51,9 @@ def test_the_gemms_cover_everything() -> None:
     assert all(key.check() == [] for key in keys)
     assert values(keys, "arch") == set(ARCHS)
     assert values(keys, "family") == set(op("gemm").families)
-    assert values(keys, "pipeline") == set(PIPELINE.values) - CPU_PIPELINES
+    assert values(keys, "pipeline") == set(facts.HIP_PIPELINES)
     assert values(keys, "scheduler") == set(SCHEDULER.values)
-    assert values(keys, "epilogue") == set(EPILOGUE.values)
+    assert values(keys, "epilogue") == set(facts.EPILOGUES["hip"])
     assert values(keys, "layout") == set(LAYOUT.values)
     assert values(keys, "elementwise") == set(ELEMENTWISE.values)
     for flag in ("persistent", "split_k", "pad_m"):
@@ -77,7 +73,7 @@ def test_the_convolutions_cover_everything() -> None:
     assert everywhere <= {(k.arch, k.family, k.layout) for k in keys}
     assert values(keys, "pipeline") == set(gpu_rules.PIPELINES)
     assert values(keys, "specialization") == set(SPECIALIZATION.values)
-    assert values(keys, "epilogue") == set(EPILOGUE.values)
+    assert values(keys, "epilogue") == set(facts.EPILOGUES["hip"])
     for flag in ("split_k", "two_stage", "split_image"):
         assert values(keys, flag) == {False, True}
     assert values(keys, "groups_to_merge") > {1}

@@ -9,12 +9,13 @@ from pathlib import Path
 import amd
 import pytest
 
+pytestmark = pytest.mark.xdist_group("hip_stub")  # the fixtures are made once
+
 # Each test's script runs in a process of its own: the stub must not be in the process of others.
 PRELUDE = """
 import ctypes, os
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_void_p
 
-pytestmark = pytest.mark.xdist_group("hip_stub")  # the fixtures are made once
 hip = ctypes.CDLL(os.environ["CKDISP_HIP_RUNTIME"])
 hip.hipGetErrorName.restype = c_char_p
 hip.hipGetErrorString.restype = c_char_p
